@@ -32,6 +32,7 @@ def document(version: str) -> _Schema:
             "version": version,
             "description": "How a job stands, which transactions are in doubt or parked, and decisions about them.",
         },
+        "servers": [{"url": "../.."}],
         "paths": _paths(),
         "components": {
             "schemas": _schemas(),

@@ -1,5 +1,6 @@
 """The pages that do something: signing in, and deciding. Each needs a form that one of our own pages sent."""
 
+import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +8,13 @@ from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from checkback.exceptions import CheckbackError
 from checkback.wire.protocol import Action
 from status_page.http.signing_in import Session, same
 from status_page.pages.forms import Form, FormError, form_of
-from status_page.pages.rendering import Pages, link
+from status_page.pages.rendering import Pages, link, redirect
 from status_page.site import Site
 from status_page.transactions.deciding import (
     MOST_AT_ONCE,
@@ -58,9 +59,9 @@ class Acting:
             return answer
         if not admission.admitted:
             return self._asking(request, onward, "That is not the token.", 401)
-        answer = RedirectResponse(onward, 303)
+        answer = redirect(request, onward)
         self._set_cookie(request, answer, self._site.cookie, self._site.signing_in.begin().name)
-        answer.delete_cookie(self._before, httponly=True, samesite="strict")
+        answer.delete_cookie(self._before, "", httponly=True, samesite="strict")
         return answer
 
     async def sign_out(self, request: Request) -> Response:
@@ -70,8 +71,8 @@ class Acting:
         except FormError as error:
             return self._refused(request, error)
         self._site.signing_in.end(session.name)
-        answer = RedirectResponse("/", 303)
-        answer.delete_cookie(self._site.cookie, httponly=True, samesite="strict")
+        answer = redirect(request, "/")
+        answer.delete_cookie(self._site.cookie, "", httponly=True, samesite="strict")
         return answer
 
     def confirm(self, request: Request) -> Response:
@@ -81,7 +82,7 @@ class Acting:
             return self._pages.page(request, "no_token.html", "Nobody can act here", {}, status=403)
         if self._site.session(request) is None:
             here = f"{request.url.path}?{request.url.query}"
-            return RedirectResponse(link("/sign-in", {"next": here}), 303)
+            return redirect(request, link("/sign-in", {"next": here}))
         chosen, missing = self._site.deciding.chosen(names)
         wrong = problems(action, chosen, "who", "why")
         if len(names) > MOST_AT_ONCE:
@@ -138,16 +139,16 @@ class Acting:
             return self._confirming(request, action, [str(error)], 409, unclear=True, **shown)
         except CheckbackError as error:
             return self._confirming(request, action, [f"{error} Doing it twice does no harm."], 502, **shown)
-        return RedirectResponse(f"/decided/{receipt.name}", 303)
+        return redirect(request, f"/decided/{receipt.name}")
 
     def _confirming(self, request: Request, action: str, wrong: Sequence[str], status: int, **more: Any) -> Response:
         """``unclear``: nobody can know of one whether it was delivered."""
         title = f"{action.capitalize()}?" if action else "Nothing chosen"
         limits = {"who_characters": WHO_CHARACTERS, "why_characters": WHY_CHARACTERS}
-        back = _local(request.headers.get("referer", ""))
-        back = back if not back.startswith(("/decide", "/sign-in")) else "/transactions"
+        back = _LISTS.search(_local(request.headers.get("referer", "")))
         unclear = any(one.contested for one in more["chosen"])
-        shown = {"action": action, "wrong": wrong, "back": back, "unclear": unclear, "seen": "", **limits, **more}
+        shown = {"action": action, "wrong": wrong, "unclear": unclear, "seen": "", **limits, **more}
+        shown["back"] = back[0] if back else "/transactions"
         return self._pages.page(request, "confirm.html", title, shown, status=status)
 
     def _asking(self, request: Request, onward: str, problem: str, status: int) -> Response:
@@ -166,10 +167,13 @@ class Acting:
     def _set_cookie(request: Request, answer: Response, name: str, value: str) -> None:
         # behind something that speaks TLS for us
         secure = "https" in {request.url.scheme, request.headers.get("x-forwarded-proto")}
-        answer.set_cookie(name, value, httponly=True, samesite="strict", secure=secure)
+        # without a path it is of the folder of this page: of all our pages, and of no others behind the same proxy
+        answer.set_cookie(name, value, path=None, httponly=True, samesite="strict", secure=secure)
 
 
 _NONE = "Choose at least one transaction: go back, and tick it."
+_LISTS = re.compile(r"/(transactions|parked)\b.*")
+"""A proxy's path may stand before it."""
 _CHANGED = "Some of them are decided meanwhile, and left out now. Look again, and confirm."
 
 

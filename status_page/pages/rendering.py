@@ -1,6 +1,7 @@
 """Templates to pages. All text is escaped, and what could turn or break a line is spelled out."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -9,7 +10,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
 from checkback.wire.printable import printable
 from status_page import words
@@ -19,6 +20,8 @@ from status_page.transactions import lists
 from status_page.transactions.deciding import actions_for, chosen_of
 
 REFRESH_SECONDS = 10
+_LINKS = re.compile(r'(?<= )(href|action)="/')
+"""Of our own pages, as templates write them; what others have written has no such quotation marks."""
 
 
 class Pages:
@@ -84,7 +87,18 @@ class Pages:
             style=f"/style.css?v={style()[1]}",
             **shown,
         )
-        return HTMLResponse(text, status)
+        return HTMLResponse(_LINKS.sub(rf'\1="{_first_page(request)}', text), status)
+
+
+def redirect(request: Request, path: str) -> RedirectResponse:
+    """Send the browser to another page of ours."""
+    return RedirectResponse(_first_page(request) + path.removeprefix("/"), 303)
+
+
+def _first_page(request: Request) -> str:
+    """The first page, relative to this one: a proxy may serve all pages under a path that it does not hand on."""
+    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+    return "../" * (raw.count(b"/") - 1) or "./"
 
 
 @cache

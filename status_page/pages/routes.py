@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from checkback.exceptions import CheckbackError, ProtocolError
 from checkback.operations.in_doubt import InDoubt
@@ -12,7 +12,7 @@ from checkback.wire.protocol import HalfPosition
 from status_page import overview
 from status_page.facts import GroupFacts
 from status_page.pages import charts
-from status_page.pages.rendering import REFRESH_SECONDS, Pages, link, style
+from status_page.pages.rendering import REFRESH_SECONDS, Pages, link, redirect, style
 from status_page.pages.verdicts import verdicts
 from status_page.site import Site
 from status_page.transactions import lists
@@ -71,7 +71,7 @@ class Showing:
         named = request.path_params["named"]
         half = _place(named)
         if half is None:
-            return self._called(named)
+            return self._called(request, named)
         return self._detail(request, half)
 
     def story(self, request: Request) -> Response:
@@ -142,14 +142,14 @@ class Showing:
         status = 400 if problem else 200
         return self._pages.page(request, template, title, shown, status=status, facts=facts, refresh=refresh)
 
-    def _called(self, named: str) -> Response:
+    def _called(self, request: Request, named: str) -> Response:
         """To the transaction with this id when there is just one, else to the list of those whose id begins so."""
         index = self._site.index
         rows: list[InDoubt | Parked] = [*index.in_doubt_called(named), *index.parked_called(named)]
         places = {row.half for row in rows if row.transaction_id == named}
         if len(places) == 1:
-            return RedirectResponse(f"/transactions/{places.pop()}", 303)
-        return RedirectResponse(link("/transactions", {"id": named}), 303)
+            return redirect(request, f"/transactions/{places.pop()}")
+        return redirect(request, link("/transactions", {"id": named}))
 
     def _detail(
         self, request: Request, half: HalfPosition, told: Sequence[Told] | None = None, told_not: str = ""

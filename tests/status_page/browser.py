@@ -150,6 +150,12 @@ class _Direct(httpx.BaseTransport):
         return anyio.run(answered)
 
 
+def target(answer: httpx.Response) -> str:
+    """The path and query that an answer leads to."""
+    assert answer.next_request is not None, answer
+    return answer.next_request.url.raw_path.decode()
+
+
 def field(page: httpx.Response, name: str) -> str:
     """What a hidden field of a page says; empty when there is none."""
     found = re.search(rf'<input type="hidden" name="{name}" value="([^"]*)"', page.text)

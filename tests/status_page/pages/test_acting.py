@@ -13,7 +13,7 @@ from checkback.operations.lanes import NO_LEDGER, LaneFinding
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from status_page.pages.forms import MOST_BYTES
-from tests.status_page.browser import TOKEN, Browser, Place, doubtful, field, given_up
+from tests.status_page.browser import TOKEN, Browser, Place, doubtful, field, given_up, target
 from tests.status_page.pages.test_pages import checked, text_of
 
 
@@ -33,7 +33,7 @@ def signed_in(place: Place) -> Browser:
 def test_who_has_the_token_gets_a_session_that_scripts_and_other_sites_cannot_use() -> None:
     browser = stuck().browser()
     answer = browser.sign_in(onward="/transactions?group=orders")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/transactions?group=orders")
+    assert (answer.status_code, target(answer)) == (303, "/transactions?group=orders")
     (cookie,) = (one for one in answer.headers.get_list("set-cookie") if one.startswith("checkback-9464="))
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
@@ -53,7 +53,7 @@ def test_behind_tls_the_cookie_goes_over_tls_only() -> None:
 )
 def test_signing_in_leads_to_our_own_pages_only(onward: str) -> None:
     answer = stuck().browser().sign_in(onward=onward)
-    assert answer.headers["location"] == "/"
+    assert target(answer) == "/"
 
 
 def test_a_wrong_token_is_told_so_and_soon_has_to_wait() -> None:
@@ -137,7 +137,7 @@ def test_nobody_decides_without_a_session() -> None:
     browser = place.browser()
     answer = browser.get("/decide?action=commit&what=0:0+tx-0")
     onward = quote("/decide?action=commit&what=0:0+tx-0", safe="")
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/sign-in?next={onward}")
+    assert (answer.status_code, target(answer)) == (303, f"/sign-in?next={onward}")
     assert browser.post("/decide", data={"action": "commit"}).status_code == 401
     for name in ("checkback-9464", "checkback-9464-form"):
         browser.cookies.set(name, "made up")
@@ -208,15 +208,15 @@ def test_an_op_says_who_and_why() -> None:
         (("tx-0", "orders", HalfPosition(0, 0)), Action.COMMIT, remark),
         (("px-5", "orders", HalfPosition(1, 5)), Action.COMMIT, remark),
     ]
-    page = browser.get(answer.headers["location"])
+    page = browser.get(target(answer))
     assert "commit of 2 transactions" in text_of(page.text)
     assert "2 of 2 wait for that" in text_of(page.text)
     assert 'http-equiv="refresh"' in page.text
     checked(page.text)
     place.index.take_status([(HalfPosition(0, 0), None)])
-    assert "1 of 2 waits for that" in text_of(browser.get(answer.headers["location"]).text)
+    assert "1 of 2 waits for that" in text_of(browser.get(target(answer)).text)
     place.index.take_parked([(HalfPosition(1, 5), "px-5", None)])
-    page = browser.get(answer.headers["location"])
+    page = browser.get(target(answer))
     assert "The job has judged all of them." in text_of(page.text)
     assert 'http-equiv="refresh"' not in page.text
 
@@ -335,7 +335,7 @@ def test_a_receipt_that_nobody_has_is_no_page() -> None:
 def test_receipts_are_forgotten_at_some_time() -> None:
     place = stuck()
     browser = signed_in(place)
-    first = browser.decide("commit", "0:0 tx-0").headers["location"]
+    first = target(browser.decide("commit", "0:0 tx-0"))
     chosen, _ = place.deciding.chosen(["0:0 tx-0"])
     from status_page.transactions.deciding import OperatorDecision  # noqa: PLC0415  (only here)
 
@@ -373,7 +373,7 @@ def test_what_its_lane_has_delivered_is_committed_and_the_page_says_so() -> None
     place.lanes = {HalfPosition(0, 0): LaneFinding("0" * 32, LaneFact.DELIVERED)}
     browser = signed_in(place)
     answer = browser.decide("rollback", "0:0 tx-0", "1:1 tx-1")
-    assert "its lane had delivered it: committed" in text_of(browser.get(answer.headers["location"]).text)
+    assert "its lane had delivered it: committed" in text_of(browser.get(target(answer)).text)
     assert [(row[0], action) for row, action, _ in place.ops.written] == [("tx-0", "commit"), ("tx-1", "rollback")]
 
 
