@@ -54,7 +54,7 @@ test-fast: $(READY)
 
 # Measurements and fault runs that take minutes, each once and small: not what CI is to wait for.
 test-lab: $(READY)
-	@$(PYTEST) -m lab tests/bench tests/faults tests/gateway/clients
+	@$(PYTEST) -m lab tests/bench tests/faults tests/network tests/gateway/clients
 
 # The wheels in dist, on $(PYTHON), away from the source tree: what they say of themselves, and the state machine's tests.
 test-wheels:

@@ -29,7 +29,7 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # pytest has its own; this is for the programs that tests start
 
-_SERVICES = frozenset({"broker", "spark", "database", "postgres"})
+_SERVICES = frozenset({"broker", "proxied_broker", "spark", "database", "postgres"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

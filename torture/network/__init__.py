@@ -1,0 +1,1 @@
+"""A network that delays, loses and repeats Kafka requests."""
