@@ -14,14 +14,21 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import psutil
 import pytest
 
+from checkback.kafka.librdkafka import transactional
 from checkback.kafka.librdkafka.errors import serve
 from checkback.kafka.librdkafka.library import KafkaError, KafkaException
-from checkback.kafka.librdkafka.transactional import SpentEpochError, Transactional, transactional_settings
+from checkback.kafka.librdkafka.transactional import (
+    SpentEpochError,
+    Transactional,
+    _ConnectionLog,
+    transactional_settings,
+)
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 20.0
@@ -46,11 +53,11 @@ def cut(before: Collection[object]) -> int:
     return count
 
 
-def until(condition: Callable[[], bool], transactional: Transactional) -> None:
+def until(condition: Callable[[], bool], kafka: Transactional) -> None:
     deadline = monotonic() + SECONDS
     while not condition():
         assert monotonic() < deadline
-        transactional.poll(0.01)
+        kafka.poll(0.01)
 
 
 class Scene:
@@ -59,7 +66,9 @@ class Scene:
     def __init__(self, *, series: bool = True, **settings: object) -> None:
         self.before = connections()
         mock = {"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "reconnect.backoff.max.ms": 10}
-        self.kafka = Transactional({**transactional_settings("lane", 60_000), **mock, **settings}, series=series)
+        with patch.object(transactional, "make_client", lambda kind, of_client: kind(dict(of_client))):
+            # the mock has no other way to create a topic than to be asked about it, which our clients never do
+            self.kafka = Transactional({**transactional_settings("lane", 60_000), **mock, **settings}, series=series)
         self.kafka.connect(seconds=SECONDS)
         self.kafka.fence(SECONDS)
 
@@ -126,6 +135,41 @@ def test_a_second_loss_within_30_s_is_noticed() -> None:
         scene.cut_between()
     scene.transact(cutting=True)
     assert scene.kafka.spent
+
+
+@pytest.mark.parametrize("state", ["UP", "REAUTH", "AUTH_HANDSHAKE", "AUTH_REQ", "AUTH_LEGACY"])
+def test_a_connection_is_lost_from_each_state_that_may_have_requests_under_way(state: str) -> None:
+    """A connection that authenticates again (KIP-368) goes from UP through REAUTH and AUTH_HANDSHAKE."""
+    log = _ConnectionLog({})
+    log.log(logging.DEBUG, "%s [%s] %s", "STATE", "lane", f"b1: Broker changed state {state} -> AUTH_REQ")
+    assert not log.lost
+    log.log(logging.DEBUG, "%s [%s] %s", "STATE", "lane", f"b1: Broker changed state {state} -> DOWN")
+    assert log.lost
+
+
+@pytest.mark.parametrize("state", ["INIT", "TRY_CONNECT", "CONNECT", "SSL_HANDSHAKE", "APIVERSION_QUERY"])
+def test_a_connection_that_was_never_up_is_not_lost(state: str) -> None:
+    log = _ConnectionLog({})
+    log.log(logging.DEBUG, "%s [%s] %s", "STATE", "lane", f"b1: Broker changed state {state} -> DOWN")
+    assert not log.lost
+
+
+def test_an_unanswered_call_spends_the_epoch_although_the_abort_is_acknowledged() -> None:
+    """Its request may still arrive, also if librdkafka keeps the connection (``socket.max.fails``)."""
+
+    class Silent:
+        def send_offsets_to_transaction(self, *_: object) -> None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+        def abort_transaction(self, _: float) -> None:
+            """Kafka acknowledges it."""
+
+    kafka = Transactional.__new__(Transactional)
+    kafka.producer, kafka.spent, kafka._unanswered = cast("Any", Silent()), True, False
+    with pytest.raises(KafkaException):
+        kafka.add_offsets([], None, 0.0)
+    kafka.abort_acknowledged(0.0)
+    assert kafka.spent
 
 
 def test_a_fatal_error_is_raised_as_an_exception() -> None:

@@ -174,7 +174,7 @@ class Lane:
         sleep(max(0.0, self._next_at - monotonic()))
         try:
             self._kafka.begin()
-        except SpentEpochError as error:
+        except (SpentEpochError, KafkaException) as error:
             raise LaneLostError(str(error)) from error
         try:
             self._produce(records, failed)

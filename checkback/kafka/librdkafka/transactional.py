@@ -23,8 +23,9 @@ _METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
 _SETTLED_SECONDS = 5.0
 _LONGER_SECONDS = 1.0
-_CONNECTION_LOST = re.compile(r"changed state (?:UP|REAUTH) -> DOWN")
+_CONNECTION_LOST = re.compile(r"changed state (?:UP|REAUTH|AUTH_\w+) -> DOWN")
 """A lost connection in librdkafka's log, category ``STATE``. The library writes this line before it repeats a request.
+A connection that authenticates again passes the AUTH states, perhaps with requests under way.
 Its ``FAIL`` line does not serve: librdkafka suppresses a second identical one within 30 s."""
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
 """Python's level for each syslog level, as confluent-kafka maps them."""
@@ -85,6 +86,7 @@ class Transactional:
         )
         self.spent = False
         """Whether :meth:`begin` will refuse: the last transaction has not ended, or a connection failed during it."""
+        self._unanswered = False
 
     def connect(self, topic: str | None = None, seconds: float = _METADATA_SECONDS) -> None:
         """Before :meth:`fence`: that waits for half a second, often, where no connection is up.
@@ -140,7 +142,11 @@ class Transactional:
                 no use any more; the next one of its name ends the transaction.
         """
         send = self.producer.send_offsets_to_transaction
-        in_time(seconds + _LONGER_SECONDS, lambda: send(list(offsets), group, seconds))
+        try:
+            in_time(seconds + _LONGER_SECONDS, lambda: send(list(offsets), group, seconds))
+        except KafkaException:
+            self._unanswered = True
+            raise
 
     def commit(self, seconds: float) -> None:
         """Commit. It waits for delivery reports that only :meth:`poll` and :meth:`flush` take off the queue."""
@@ -150,7 +156,7 @@ class Transactional:
     def abort_acknowledged(self, seconds: float) -> None:
         """Abort, and raise if Kafka does not acknowledge it."""
         self.producer.abort_transaction(seconds)
-        self.spent = self._connection_lost()
+        self.spent = self._unanswered or self._connection_lost()
 
     def _connection_lost(self) -> bool:
         if self._connections is None:

@@ -108,7 +108,7 @@ def sender_of(losing: LosingProducer) -> ConfluentSender:
     sender = ConfluentSender.__new__(ConfluentSender)
     sender._kafka, sender._partitions = Transactional.__new__(Transactional), {}
     stands_in: Any = losing
-    sender._kafka.producer = stands_in
+    sender._kafka.producer, sender._kafka.spent, sender._kafka._connections = stands_in, False, None
     return sender
 
 
