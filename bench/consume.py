@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka import KafkaConsumer
-from kafka import TopicPartition as KafkaPythonPartition
 
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC, produce, workplace
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, ReceivedMessage, StartAt
-from checkback.kafka.connecting import TransportName
 from checkback.wire.protocol import ID
 
 _VALUE = bytes(256)
@@ -21,9 +18,8 @@ _LIMIT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class ConsumerResult:
-    """One transport's figures; messages per second of one process."""
+    """Messages per second of one process."""
 
-    transport: str
     client_alone: float
     """What the client reads with nothing done to the messages."""
     per_second: float
@@ -36,22 +32,20 @@ class ConsumerResult:
     """Of nine tenths of ``per_second``."""
 
 
-def measure_consumers(messages: int = 60_000, threads: int = 10, listener_ms: float = 1.0) -> list[ConsumerResult]:
-    """Measure both transports on one Kafka, without a job: what is sent back stays in ``cb.later``."""
+def measure_consumers(messages: int = 60_000, threads: int = 10, listener_ms: float = 1.0) -> ConsumerResult:
+    """Measure without a job: what is sent back stays in ``cb.later``."""
     with workplace() as place:
         _write(place.bootstrap_servers, messages)
-        return [_measured(name, place.bootstrap_servers, messages, threads, listener_ms) for name in TransportName]
+        return _measured(place.bootstrap_servers, messages, threads, listener_ms)
 
 
-def _measured(name: TransportName, servers: str, messages: int, threads: int, listener_ms: float) -> ConsumerResult:
-    alone = _kafka_python_alone if name is TransportName.KAFKA_PYTHON else _confluent_alone
-    client_alone = alone(servers, messages)
+def _measured(servers: str, messages: int, threads: int, listener_ms: float) -> ConsumerResult:
+    client_alone = _client_alone(servers, messages)
     nap = listener_ms / 1000
-    all_well = _per_second(name, servers, f"{name}-well", messages, threads, _napping(nap))
-    others = _per_second(name, servers, f"{name}-failing", messages, threads, _napping(nap, _FAILING_EVERY))
+    all_well = _per_second(servers, "well", messages, threads, _napping(nap))
+    others = _per_second(servers, "failing", messages, threads, _napping(nap, _FAILING_EVERY))
     ideal = threads / nap
     return ConsumerResult(
-        name,
         round(client_alone),
         round(all_well),
         round(all_well / ideal, 3),
@@ -71,7 +65,6 @@ def _napping(seconds: float, failing_every: int = 0) -> Callable[[ReceivedMessag
 
 
 def _per_second(
-    name: TransportName,
     servers: str,
     group: str,
     messages: int,
@@ -80,7 +73,7 @@ def _per_second(
 ) -> float:
     """Successes a second, from the first tenth of the messages to the last."""
     settings = ConsumerSettings(concurrency=threads, start_at=StartAt.FIRST)
-    with PushConsumer(servers, group, listener, REAL_TOPIC, settings=settings, transport=name) as consumer:
+    with PushConsumer(servers, group, listener, REAL_TOPIC, settings=settings) as consumer:
         begun = _when_done(consumer, messages // 10)
         ended = _when_done(consumer, messages * 9 // 10 - messages // 100)
     return (ended[1] - begun[1]) / (ended[0] - begun[0])
@@ -95,20 +88,7 @@ def _when_done(consumer: PushConsumer, count: int) -> tuple[float, int]:
     return time.monotonic(), done
 
 
-def _kafka_python_alone(servers: str, messages: int) -> float:
-    consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed", metrics_enabled=False)
-    places = [KafkaPythonPartition(REAL_TOPIC, number) for number in range(HALF_PARTITIONS)]
-    consumer.assign(places)
-    consumer.seek_to_beginning(*places)
-    begun, count = time.monotonic(), 0
-    while count < messages and time.monotonic() < begun + _LIMIT_SECONDS:
-        count += sum(map(len, consumer.poll(100).values()))
-    seconds = time.monotonic() - begun
-    consumer.close()
-    return count / seconds
-
-
-def _confluent_alone(servers: str, messages: int) -> float:
+def _client_alone(servers: str, messages: int) -> float:
     settings = {"bootstrap.servers": servers, "group.id": "alone", "isolation.level": "read_committed", "log_level": 2}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(REAL_TOPIC, number, 0) for number in range(HALF_PARTITIONS)])

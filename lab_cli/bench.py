@@ -231,14 +231,12 @@ def consume(
     listener_ms: Annotated[float, typer.Option(min=0.1, help="How long the listener takes.")] = 1.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Messages per second of a push consumer, with both clients; beside the client alone, and with a tenth failing."""
+    """Messages per second of a push consumer; beside the client alone, and with a tenth failing."""
     from bench import measure_consumers
 
-    with Console(stderr=True).status("Reading with both clients, alone, all well, and with a tenth that fails ..."):
-        results = measure_consumers(messages, threads, listener_ms)
-    show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
-    if json_file is not None:
-        write({result.transport: asdict(result) for result in results}, json_file)
+    with Console(stderr=True).status("Reading with the client alone, all well, and with a tenth that fails ..."):
+        result = measure_consumers(messages, threads, listener_ms)
+    show(asdict(result), json_file)
 
 
 @bench.command("checks")

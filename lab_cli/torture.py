@@ -157,10 +157,6 @@ def run_torture(
             help="With --consumers: without the inbox, duplicates are counted but are not a failure.",
         ),
     ] = True,
-    client: Annotated[
-        list[str] | None,
-        typer.Option(help="With --consumers: their Kafka client; repeat it to run both in one group."),
-    ] = None,
     order: Annotated[
         _Order,
         typer.Option(help="With --consumers: the order they keep; with key, each key's effects must be in order."),
@@ -186,7 +182,6 @@ def run_torture(
     from torture.decks import Deck
     from torture.effects.run import Options as EffectsOptions
     from torture.effects.run import torture_effects
-    from torture.effects.schedule import TRANSPORTS
     from torture.effects.system import Group
     from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
     from torture.gateways.run import torture_gateways
@@ -207,7 +202,7 @@ def run_torture(
 
     if consumers:
         console.print(f"Starting Kafka, the job, a producer and consumers; seed {seed} ...")
-        group = Group(inbox, client or TRANSPORTS, Order(order))
+        group = Group(inbox, Order(order))
         of_effects = EffectsOptions(seed, rounds, group, postgresql)
         _show_effects(torture_effects(of_effects, partial(_tell_effects, console)), console, json_file)
         return

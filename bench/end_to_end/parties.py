@@ -71,9 +71,7 @@ def consume(bootstrap_servers: str, total: int, orders: Connection) -> None:
     """For each order, so many until now, wait until so many have come and answer ``Consumed``."""
     arrivals = _Arrivals(total)
     settings = ConsumerSettings(start_at=StartAt.FIRST)
-    with PushConsumer(
-        bootstrap_servers, "end-to-end", arrivals.note, REAL_TOPIC, settings=settings, transport=TransportName.CONFLUENT
-    ):
+    with PushConsumer(bootstrap_servers, "end-to-end", arrivals.note, REAL_TOPIC, settings=settings):
         while True:
             orders.send(arrivals.when(orders.recv()))
 

@@ -23,7 +23,6 @@ from bench.running import Tell
 from bench.workload import GROUP, REAL_TOPIC, Workplace, workplace
 from checkback.consumer import ConsumerSettings, PushConsumer, StartAt
 from checkback.exceptions import CheckbackError
-from checkback.kafka.connecting import TransportName
 
 LEFT_OUT = 1 / 3
 _DRAIN_SECONDS = 180.0
@@ -168,7 +167,6 @@ def _load(place: Workplace, per_second: int, receipts: Receipts) -> Iterator[Soa
         receipts.take,
         REAL_TOPIC,
         settings=ConsumerSettings(start_at=StartAt.FIRST),
-        transport=TransportName.CONFLUENT,
     )
     with consumer:
         load.start()

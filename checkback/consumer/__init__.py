@@ -1,4 +1,9 @@
-"""Consumers: offsets by a sliding window, retries with delay levels, dead letters; pull, and resetting."""
+"""Consumers: offsets by a sliding window, retries with delay levels, dead letters; pull, and resetting.
+
+What needs confluent-kafka is loaded when it is first named: inboxes work without it.
+"""
+
+from typing import TYPE_CHECKING
 
 from checkback.consumer.listener import (
     AsyncBatchListener,
@@ -11,10 +16,7 @@ from checkback.consumer.listener import (
 )
 from checkback.consumer.metrics import Figures, PartitionFigures, collector_of
 from checkback.consumer.offsets.counts import MessageCounts
-from checkback.consumer.offsets.partitions import ResetPlace
-from checkback.consumer.pull.consumer import PullConsumer, PullResult
 from checkback.consumer.pull.status import PullStatus
-from checkback.consumer.push import AsyncPushConsumer, Extension, PushConsumer
 from checkback.consumer.settings import (
     RETRY_LEVELS,
     ConsumerSettings,
@@ -24,6 +26,12 @@ from checkback.consumer.settings import (
     WhenOffsetIsGone,
 )
 from checkback.consumer.tags import TagExpression
+from checkback.installing import extra, loaded_when_named
+
+if TYPE_CHECKING:
+    from checkback.consumer.offsets.partitions import ResetPlace
+    from checkback.consumer.pull.consumer import PullConsumer, PullResult
+    from checkback.consumer.push import AsyncPushConsumer, Extension, PushConsumer
 
 __all__ = [
     "RETRY_LEVELS",
@@ -52,3 +60,13 @@ __all__ = [
     "WhenOffsetIsGone",
     "collector_of",
 ]
+
+__getattr__ = loaded_when_named(
+    {
+        "ResetPlace": "checkback.consumer.offsets.partitions",
+        **dict.fromkeys(("PullConsumer", "PullResult"), "checkback.consumer.pull.consumer"),
+        **dict.fromkeys(("AsyncPushConsumer", "Extension", "PushConsumer"), "checkback.consumer.push"),
+    },
+    needs="confluent_kafka",
+    otherwise=f"Consumers need confluent-kafka: {extra('fast')}.",
+)

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from checkback.consumer.clients.base import Clients, Connection, GroupClient, KafkaAwayError, NewTopic
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.base import Connection, KafkaAwayError, NewTopic
+from checkback.consumer.clients.confluent import Clients, GroupClient
 from checkback.consumer.failed_parcels import FailedParcels
 from checkback.consumer.fetching import FetchLoop
 from checkback.consumer.listener import TopicPartition, refuse_no_place
@@ -30,7 +30,6 @@ from checkback.consumer.same_tags import client_id, wants_otherwise
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
 from checkback.consumer.workers import Workers
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError, NotAllowedError
-from checkback.kafka.connecting import TransportName
 from checkback.kafka.reaching import no_kafka
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
@@ -64,8 +63,9 @@ class Given:
     subscription: Subscription
     settings: ConsumerSettings
     topics: Topics = field(default_factory=Topics)
-    transport: TransportName | Clients | str = TransportName.KAFKA_PYTHON
     kafka_options: Mapping[str, Any] = field(default_factory=dict)
+    clients: Clients | None = None
+    """Somebody's own; None: ours."""
 
     @property
     def clustering(self) -> bool:
@@ -81,8 +81,8 @@ class Given:
     def connection(self) -> Connection:
         """How its clients reach Kafka."""
         ours = f"{_CLIENT_ID}-{platform.node()}-{os.getpid()}"  # tells the members of a group apart, at the brokers
-        name = str(self.kafka_options.get("client_id", self.kafka_options.get("client.id", ours)))
-        options = {key: value for key, value in self.kafka_options.items() if key not in {"client_id", "client.id"}}
+        options = dict(self.kafka_options)
+        name = str(options.pop("client.id", ours))
         group = self.group if self.clustering else ""
         return Connection(self.bootstrap_servers, group, client_id(name, self.subscription.topics), options)
 
@@ -114,7 +114,7 @@ class Engine:
         """
         given, settings = self._given, self._given.settings
         self._workers = workers
-        clients = clients_of(given.transport)
+        clients = given.clients or Clients()
         store = None if given.clustering else self._offset_file()
         self._client = clients.consumer(given.connection)
         self._store = store or self._client

@@ -11,11 +11,11 @@ from time import monotonic
 
 from checkback.consumer.clients.base import (
     AT_ONCE,
-    GroupClient,
     KafkaAwayError,
     OffsetsGoneError,
     RebalanceInProgressError,
 )
+from checkback.consumer.clients.confluent import GroupClient
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.partitions import Partitions
 from checkback.consumer.offsets.poison_messages import CALM_SECONDS
@@ -241,7 +241,7 @@ class FetchLoop:
         while not self._made_again.empty():
             topic = self._made_again.get()
             self._read_no_more(dict.fromkeys(one for one in self._partitions.works if one.topic == topic))
-            self._to_forget = self._client.remembers_topics
+            self._to_forget = True
 
     def _forget_topics(self) -> None:
         """When what was read of the old topic is handled, and it is stored where its partitions go on.

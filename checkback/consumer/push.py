@@ -5,10 +5,11 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from checkback.consumer.clients.base import Clients
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.engine import Engine, Given
 from checkback.consumer.judging import Judging, asynchronous
 from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, TopicPartition
@@ -21,7 +22,7 @@ from checkback.consumer.tags import TagExpression
 from checkback.consumer.workers import LoopWorkers, ThreadWorkers
 from checkback.exceptions import ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
-from checkback.kafka.connecting import TransportName
+from checkback.greenlets import refuse_greenlets
 from checkback.wire.protocol import Topics, is_topic_name
 
 Wanted = Mapping[str, str] | Sequence[str] | str
@@ -55,12 +56,12 @@ class _Consumer(Generic[_AnyListener]):
         *,
         settings: ConsumerSettings | None = None,
         topics: Topics | None = None,
-        transport: TransportName | Clients | str = TransportName.KAFKA_PYTHON,
         kafka_options: Mapping[str, Any] | None = None,
         extensions: Sequence[Extension] = (),
+        clients: Clients | None = None,
     ) -> None:
         self._refuse(listener)
-        given = _given(bootstrap_servers, group, subscription, settings, topics, transport, kafka_options)
+        given = _given(bootstrap_servers, group, subscription, settings, topics, kafka_options, clients)
         self.group = given.group
         self.settings = given.settings
         self._engine = Engine(given)
@@ -142,10 +143,9 @@ class PushConsumer(_Consumer[Listener | BatchListener]):
         subscription: topics, perhaps with tag expressions.
         settings: all else.
         topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
-        transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``. Or an
-            object of your own that makes clients, a :class:`~checkback.consumer.clients.base.Clients`.
-        kafka_options: further settings of that client (security and the like), under its own names.
+        kafka_options: further settings of its Kafka client (security and the like), under librdkafka's names.
         extensions: what is started and stopped with it.
+        clients: makes its Kafka clients instead of its own; for tests.
 
     Raises:
         ConfigurationError: an argument makes no sense.
@@ -245,11 +245,10 @@ class AsyncPushConsumer(_Consumer[AsyncListener | AsyncBatchListener]):
 
 def _listens_to_resets(given: Given) -> list[Extension]:
     """What hears of ``checkback offsets reset``; clients that are somebody's own have nothing to listen with."""
-    name, servers = given.transport, given.bootstrap_servers
-    if not (given.clustering and given.settings.hear_resets and isinstance(name, str)):
+    if not (given.clustering and given.settings.hear_resets and given.clients is None):
         return []
-    topic, options = given.topics.control, given.kafka_options
-    return [ResetListener(given.group, lambda: ControlTopic(topic, servers, name, options))]
+    place = (given.topics.control, given.bootstrap_servers, given.kafka_options)
+    return [ResetListener(given.group, lambda: ControlTopic(*place))]
 
 
 def _given(
@@ -258,21 +257,20 @@ def _given(
     wanted: Wanted,
     settings: ConsumerSettings | None,
     topics: Topics | None,
-    transport: TransportName | Clients | str,
     kafka_options: Mapping[str, Any] | None,
+    clients: Clients | None,
 ) -> Given:
+    refuse_greenlets("A consumer", "the waits of its Kafka client block every greenlet.")
     if not group or not isinstance(group, str):
         raise ConfigurationError(f"A consumer needs the name of its group, not {group!r}.")
     settings, topics = settings or ConsumerSettings(), topics or Topics()
     if not isinstance(settings, ConsumerSettings):
         raise ConfigurationError(f"settings are ConsumerSettings, not {type(settings).__name__}.")
-    given = Given(
-        bootstrap_servers, group, Subscription(_topics(wanted)), settings, topics, transport, dict(kafka_options or {})
-    )
+    options = dict(kafka_options or {})
+    given = Given(bootstrap_servers, group, Subscription(_topics(wanted)), settings, topics, options, clients)
     if not given.clustering:
         return given
-    subscription = Subscription(given.subscription.topics, given.own_topics.retry)
-    return Given(bootstrap_servers, group, subscription, settings, topics, transport, given.kafka_options)
+    return replace(given, subscription=Subscription(given.subscription.topics, given.own_topics.retry))
 
 
 def _topics(wanted: Wanted) -> dict[str, TagExpression]:

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS
 
-from checkback.consumer import ConsumerSettings, PushConsumer, StartAt
+from checkback.consumer import ConsumerSettings, StartAt
 from checkback.dbapi.states import ASK_LIMIT
 from checkback.django.configuration import configuration
 from checkback.django.inbox import DjangoInbox, prune_inbox
@@ -92,6 +92,10 @@ class ConsumeCommand(BaseCommand):
 
     def handle(self, *, function: str, group: str, topics: list[str], database: str, **options: Any) -> None:
         """Consume until it is told to end."""
+        try:
+            from checkback.consumer import PushConsumer  # noqa: PLC0415  (the other command does without)
+        except CheckbackError as error:
+            raise CommandError(str(error)) from error
         given = configuration()
         stopping = stop_on_signals()
         settings = ConsumerSettings(concurrency=options["concurrency"], start_at=StartAt(options["start_at"]))
@@ -103,8 +107,7 @@ class ConsumeCommand(BaseCommand):
                 topics,
                 settings=settings,
                 topics=given.topics,
-                transport=given.transport,
-                kafka_options=given.kafka_options,
+                kafka_options=given.consumer_options,
             ) as consumer:
                 self.stdout.write(f"Consuming {', '.join(topics)} as {group}. Ctrl-C ends it.")
                 while not stopping.is_set() and not consumer.wait(_WAIT_SECONDS):

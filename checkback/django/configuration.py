@@ -69,7 +69,9 @@ class DjangoSettings:
     half_timeout_ms: int = 10_000
     transport: str = "kafka-python"
     kafka_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Further options of ``transport``'s clients, of producers and consumers alike: security and the like."""
+    """Further options of the producer's client, under the names of ``transport``: security and the like."""
+    consumer_kafka_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The same for consumers, whose client is librdkafka whatever the transport; None: ``kafka_options``."""
     endpoint_kafka_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """The same for the announcement, whose client is kafka-python whatever the transport; None: ``kafka_options``."""
 
@@ -82,6 +84,11 @@ class DjangoSettings:
     def signing(self) -> SigningKey | None:
         """Of ``signing_key``."""
         return None if self.signing_key is None else _signing_key(self.signing_key)
+
+    @property
+    def consumer_options(self) -> Mapping[str, Any]:
+        """Of consumers' clients."""
+        return self.kafka_options if self.consumer_kafka_options is None else self.consumer_kafka_options
 
     @property
     def announcer_options(self) -> Mapping[str, Any]:
@@ -127,10 +134,12 @@ _KINDS = {
     **dict.fromkeys(("lock_timeout_ms", "check_threads", "half_timeout_ms"), _NUMBER),
     **dict.fromkeys(("databases", "answers_for", "signing_key"), _NAMES),
     "prune_after": _AGE,
-    **dict.fromkeys(("kafka_options", "endpoint_kafka_options"), _OPTIONS),
+    **dict.fromkeys(("kafka_options", "consumer_kafka_options", "endpoint_kafka_options"), _OPTIONS),
 }
 _NEEDED = ("bootstrap_servers", "group")
-_MAY_BE_NONE = {"URL", "KEY", "SIGNING_KEY", "ANSWERS_FOR", "ENDPOINT_KAFKA_OPTIONS", "PRUNE_AFTER"}
+_MAY_BE_NONE = {
+    *("URL", "KEY", "SIGNING_KEY", "ANSWERS_FOR", "CONSUMER_KAFKA_OPTIONS", "ENDPOINT_KAFKA_OPTIONS", "PRUNE_AFTER")
+}
 
 
 @cache

@@ -1,8 +1,7 @@
-"""Which Kafka client something uses: one rule for producers, consumers and pull consumers."""
+"""Which Kafka client a producer uses."""
 
 from collections.abc import Mapping
 from enum import StrEnum
-from importlib import import_module
 from typing import Any
 
 from checkback.exceptions import ConfigurationError
@@ -22,24 +21,6 @@ class TransportName(StrEnum):
     """Needs the extra ``fast``."""
 
 
-def is_confluent(name: TransportName | str) -> bool:
-    """Whether the library of this name is confluent-kafka, which is there then; else it is kafka-python.
-
-    Raises:
-        ConfigurationError: there is no such library, it is not installed, or this process has greenlets for threads.
-    """
-    if name not in tuple(TransportName):
-        raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
-    if name != TransportName.CONFLUENT:
-        return False
-    try:
-        import_module("checkback.kafka.librdkafka.library")
-    except ImportError as error:
-        raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
-    refuse_greenlets("The transport confluent-kafka", "its waits block every greenlet. Use kafka-python there.")
-    return True
-
-
 def connect(
     name: TransportName | str,
     bootstrap_servers: str,
@@ -53,16 +34,21 @@ def connect(
     ``hears_ops``: it is also to say that Kafka has an op (``TellingTransport``).
 
     Raises:
-        ConfigurationError: there is no such transport, its package is missing, a setting cannot be, or Kafka does not
-            answer.
+        ConfigurationError: there is no such transport, its package is missing, this process has greenlets for threads,
+            a setting cannot be, or Kafka does not answer.
     """
     if type(half_timeout_ms) is not int or not LEAST_HALF_TIMEOUT_MS <= half_timeout_ms <= MOST_HALF_TIMEOUT_MS:
         raise ConfigurationError(
             f"half_timeout_ms must be a whole number of ms, from {LEAST_HALF_TIMEOUT_MS} to {MOST_HALF_TIMEOUT_MS}, "
             f"not {half_timeout_ms!r}."
         )
-    if is_confluent(name):
+    if name not in tuple(TransportName):
+        raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
+    if name != TransportName.CONFLUENT:
+        return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
+    try:
         from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (may not be installed)
-
-        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options, hears_ops=hears_ops)
-    return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
+    except ImportError as error:
+        raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
+    refuse_greenlets("The transport confluent-kafka", "its waits block every greenlet. Use kafka-python there.")
+    return ConfluentTransport(bootstrap_servers, half_timeout_ms, options, hears_ops=hears_ops)

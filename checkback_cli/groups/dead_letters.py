@@ -8,7 +8,7 @@ import typer
 from rich.prompt import Confirm
 
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic, LetterCount, ListedLetter
 from checkback.consumer.retries.dead_letters import (
@@ -25,7 +25,6 @@ from checkback.consumer.retries.dead_letters import (
 from checkback.consumer.retries.resending import Became, Outcome, Resend, Resending, transactional_id
 from checkback.consumer.retry import OwnTopics, as_it_was
 from checkback.exceptions import OperatorError
-from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.kafka.record_ranges import Tell
 from checkback.kafka.topic_reading import partitions_of
@@ -197,10 +196,7 @@ def resend_letters(kafka: KafkaSettings, group: str, wanted: LetterFilter, manne
 def _outcomes(
     kafka: KafkaSettings, consumer: KafkaConsumer, resend: Resend, found: Letters, letters: Sequence[DeadLetter]
 ) -> Iterator[Outcome]:
-    group, clients = (
-        resend.own.group,
-        clients_of(TransportName.CONFLUENT),
-    )  # kafka-python writes no header without a value
+    group = resend.own.group
     connection = Connection(kafka.bootstrap_servers, group, "checkback-dlq", kafka.sink_client)
     name = transactional_id(resend.topics, group)
     partitions = {topic: sorted(consumer.partitions_for_topic(topic)) for topic in {one.topic for one in letters}}
@@ -208,7 +204,7 @@ def _outcomes(
         reading(kafka, "read_uncommitted") as uncommitted,
         progress() as tell,
         Resending(
-            lambda: clients.sender(connection, name),
+            lambda: Clients().sender(connection, name),
             DeadLetterTopic(consumer, resend.own.dead),
             uncommitted,
             found,

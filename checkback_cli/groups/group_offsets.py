@@ -17,7 +17,6 @@ from checkback.consumer.resetting.group_offsets import GroupMember, GroupOffsets
 from checkback.consumer.resetting.reset_plan import Direction, Move, Target, plan
 from checkback.consumer.resetting.reset_run import Report, ResetRun
 from checkback.exceptions import OperatorError
-from checkback.kafka.connecting import TransportName
 from checkback_cli.on_call.decide import on_a_terminal
 from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import WRONG
@@ -113,7 +112,7 @@ def _complain(*sentences: str) -> None:
 
 def _control(kafka: KafkaSettings, stack: ExitStack) -> ControlTopic:
     topic = kafka.topics.control
-    found = ControlTopic(topic, kafka.bootstrap_servers, TransportName.KAFKA_PYTHON, kafka.python_client)
+    found = ControlTopic(topic, kafka.bootstrap_servers, kafka.sink_client)
     stack.callback(found.close)
     if not found.go_to_end():
         raise OperatorError(

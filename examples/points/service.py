@@ -19,7 +19,7 @@ from checkback.sql.inbox import SqlInbox
 KAFKA = os.environ.get("POINTS_KAFKA", "localhost:9092")
 TOPIC, GROUP = "points", "points"  # what the shop writes for it, and the consumer group
 SETTINGS = ConsumerSettings(concurrency=4, start_at=StartAt.FIRST)  # a new service gives points for old orders, too
-CLIENT = {"session_timeout_ms": 6_000}  # after so long Kafka gives a dead process's partitions to another; else 45 s
+CLIENT = {"session.timeout.ms": 6_000}  # after so long Kafka gives a dead process's partitions to another; else 45 s
 
 # seconds to wait while another process writes: SQLite has one writer at a time
 engine = create_engine(os.environ.get("POINTS_DATABASE", "sqlite:///points.db"), connect_args={"timeout": 20})

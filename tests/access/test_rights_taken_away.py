@@ -123,9 +123,9 @@ def test_a_client_that_failed_before_its_first_record_says_why(
 class Wanting:
     """A consumer that sends one message back, to be tried again or as a dead letter."""
 
-    def __init__(self, here: Guarded, group: str, transport: str) -> None:
-        self._here, self._group, self._transport = here, group, transport
-        self._options = here.options(group, transport)
+    def __init__(self, here: Guarded, group: str) -> None:
+        self._here, self._group = here, group
+        self._options = here.options(group, TransportName.CONFLUENT)
 
     def work(self, *, dead: bool, until: Callable[[], bool]) -> None:
         self._here.write(ORDERS, b"v")
@@ -135,7 +135,6 @@ class Wanting:
         consumer = PushConsumer(
             *(self._here.servers, self._group, lambda _: ConsumeResult.LATER, [ORDERS]),
             settings=chosen,
-            transport=self._transport,
             kafka_options=self._options,
         )
         with consumer:
@@ -148,17 +147,16 @@ class Wanting:
             wait_until(done, "something")
 
     def says_that_it_was_reset(self) -> None:
-        control = ControlTopic(TOPICS.control, self._here.servers, self._transport, self._options)
+        control = ControlTopic(TOPICS.control, self._here.servers, self._options)
         try:
             control.write({b"k": b"v"})
         finally:
             control.close()
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_of_a_consumer(guarded: Guarded, transport: str, caplog: pytest.LogCaptureFixture) -> None:
-    here, user = guarded, f"points-{transport}"
-    consumer = Wanting(here, user, transport)
+def test_of_a_consumer(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    here, user = guarded, "points"
+    consumer = Wanting(here, user)
     rights = here.let_in(user, Role.CONSUMER, Whom(group=user, real=(ORDERS,)))
     create = [right for right in rights if right.operation is Operation.CREATE]
     for right in [*create, *(right for right in rights if right not in create)]:  # before the topics are there

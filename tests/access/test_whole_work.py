@@ -72,7 +72,6 @@ def test_nobody_has_a_right_beside_its_role(guarded: Guarded, spark: SparkSessio
     points = PushConsumer(
         *(here.servers, "points", seen, [ORDERS]),
         settings=chosen,
-        transport=TransportName.CONFLUENT,
         kafka_options=options,
     )
     shop = here.options("shop")

@@ -66,3 +66,21 @@ def test_an_application_imports_nothing_of_the_jobs() -> None:
 
 def test_the_state_machine_imports_no_spark() -> None:
     assert brought_along("state", ["pyspark", "confluent_kafka", "streaming", "conf", "checkers"]) == ""
+
+
+def test_without_confluent_kafka_inboxes_work_and_consumers_say_what_they_need() -> None:
+    program = """
+import sys
+sys.modules["confluent_kafka"] = None
+import checkback.sql.inbox, checkback.django.inbox
+from checkback.consumer import ConsumeResult, ConsumerSettings, PullStatus
+from checkback.exceptions import ConfigurationError
+for name in ("PushConsumer", "AsyncPushConsumer", "PullConsumer"):
+    try:
+        exec(f"from checkback.consumer import {name}")
+    except ConfigurationError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    needs = "Consumers need confluent-kafka: pip install 'checkback[fast]', or in a clone: pip install '.[fast]'."
+    assert done.stdout.splitlines() == 3 * [needs]

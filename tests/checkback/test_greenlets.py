@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from checkback import CheckEndpoint, ConfigurationError
+from checkback.consumer import ConsumeResult, PullConsumer, PushConsumer
 from checkback.greenlets import greenlet_library
 from checkback.kafka.connecting import TransportName, connect
 from tests.answering.endpoint import Answerer
@@ -49,3 +50,7 @@ def test_confluent_kafka_is_refused_among_greenlets(monkeypatch: pytest.MonkeyPa
     patched(monkeypatch, "eventlet", "thread")
     with pytest.raises(ConfigurationError, match="confluent-kafka does not work in a process patched by eventlet"):
         connect(TransportName.CONFLUENT, "nowhere:1", 1_000, {})
+    with pytest.raises(ConfigurationError, match="A consumer does not work in a process patched by eventlet"):
+        PushConsumer("nowhere:1", "points", lambda _: ConsumeResult.SUCCESS, "orders")
+    with pytest.raises(ConfigurationError, match="A pull consumer does not work in a process patched by eventlet"):
+        PullConsumer("nowhere:1")

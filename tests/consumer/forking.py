@@ -68,7 +68,7 @@ def main() -> None:
     kafka, shop = FakeKafka(), Shop(way)
     kafka.write("orders", *[b"%d" % number for number in range(COUNT)])
     if where == "threads":
-        consumer = PushConsumer("x:1", "points", shop.handle, "orders", settings=SETTINGS, transport=kafka)
+        consumer = PushConsumer("x:1", "points", shop.handle, "orders", settings=SETTINGS, clients=kafka)
         shop.consumer = consumer
         with consumer:
             shop.done.wait(30)
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 async def on_loop(kafka: FakeKafka, shop: Shop) -> None:
-    consumer = AsyncPushConsumer("x:1", "points", shop.handle_on_loop, "orders", settings=SETTINGS, transport=kafka)
+    consumer = AsyncPushConsumer("x:1", "points", shop.handle_on_loop, "orders", settings=SETTINGS, clients=kafka)
     shop.consumer = consumer
     async with consumer:
         await asyncio.to_thread(shop.done.wait, 30)

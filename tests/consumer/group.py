@@ -7,14 +7,12 @@ from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer import ConsumerSettings, Listener, PushConsumer, StartAt
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode, encode
-from checkback.kafka.connecting import TransportName
 from checkback.wire.protocol import Topics as OwnTopics
 from tests.place import Place as Topics
 
-BOTH = list(TransportName)
 _SESSION_MS = 30_000  # none is missed on a busy machine; who dies has a name, and is replaced at once
 
 
@@ -23,18 +21,14 @@ def group_of(topics: OwnTopics) -> str:
     return f"points-{topics.prefix.strip('.')}"
 
 
-def options(transport: str, **more: Any) -> dict[str, Any]:
-    """``more``: with underscores; confluent-kafka gets full stops."""
-    given = {"session_timeout_ms": _SESSION_MS, **more}
-    if transport == TransportName.KAFKA_PYTHON:
-        return given
-    return {name.replace("_", "."): value for name, value in given.items()}
+def options(**more: Any) -> dict[str, Any]:
+    """``more``: with underscores for full stops."""
+    return {name.replace("_", "."): value for name, value in {"session_timeout_ms": _SESSION_MS, **more}.items()}
 
 
 def member(
     place: Topics,
     listener: Listener,
-    transport: str,
     wanted: dict[str, str] | None = None,
     name: str | None = None,
     group: str | None = None,
@@ -49,8 +43,7 @@ def member(
         *(place.bootstrap_servers, group or group_of(place.topics), listener, wanted or [place.real_topic]),
         settings=ConsumerSettings(**chosen),
         topics=place.topics,
-        transport=transport,
-        kafka_options=options(transport, **({"group_instance_id": name} if name else {})),
+        kafka_options=options(**({"group_instance_id": name} if name else {})),
     )
 
 
@@ -58,7 +51,7 @@ def stored_by(place: Topics, group: str | None = None) -> dict[TopicPartition, S
     """What the test's group, or another, has stored for the test's topic."""
     connection = Connection(place.bootstrap_servers, group or group_of(place.topics), "test")
     places = [TopicPartition(place.real_topic, number) for number in range(4)]
-    return clients_of(TransportName.KAFKA_PYTHON).stored(connection, places)
+    return Clients().stored(connection, places)
 
 
 def ends_of(place: Topics) -> dict[TopicPartition, int]:

@@ -6,6 +6,7 @@ What it lacks: other members, sessions, partitions that move, compaction, transa
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import Any
 
 from checkback.consumer import ReceivedMessage, TopicPartition
 from checkback.consumer.clients.base import (
@@ -17,6 +18,7 @@ from checkback.consumer.clients.base import (
     OffsetsGoneError,
     Rebalances,
 )
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
@@ -24,8 +26,8 @@ from checkback.kafka.bounds import Bounds
 
 
 @dataclass
-class FakeKafka:
-    """Logs and what a group has stored; a :class:`~checkback.consumer.clients.base.Clients`."""
+class FakeKafka(Clients):
+    """Logs and what a group has stored."""
 
     logs: dict[TopicPartition, list[ReceivedMessage]] = field(default_factory=dict)
     first: dict[TopicPartition, int] = field(default_factory=dict)
@@ -40,7 +42,6 @@ class FakeKafka:
     """What happens within the next polls."""
     topics: dict[str, int] = field(default_factory=lambda: {"cb.later": 1})
     topic_ids: dict[str, str] = field(default_factory=dict)
-    remembers_topics: bool = False
     forgotten: int = 0
     """How often a client was told to forget topics."""
     """Of others nothing is said, as by old brokers."""
@@ -63,18 +64,18 @@ class FakeKafka:
         for value in values:
             log.append(ReceivedMessage(topic, partition, len(log), key, value, [("cb-id", value)], 1_000 + len(log)))
 
-    def consumer(self, connection: Connection) -> "FakeClient":
+    def consumer(self, connection: Connection) -> Any:
         return FakeClient(self)
 
-    def sender(self, connection: Connection, transactional_id: str) -> "FakeSender":
+    def sender(self, connection: Connection, transactional_id: str) -> Any:
         return FakeSender(self)
 
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        return {place: self.stored_offsets[place] for place in places if place in self.stored_offsets}
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+        return {place: self.stored_offsets[place] for place in partitions if place in self.stored_offsets}
 
 
 class FakeClient:
-    """A :class:`~checkback.consumer.clients.base.GroupClient`."""
+    """A :class:`~checkback.consumer.clients.confluent.GroupClient`."""
 
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
@@ -82,7 +83,6 @@ class FakeClient:
         self.paused = set[TopicPartition]()
         self.joined: Rebalances | None = None
         self.topics: Sequence[str] = ()
-        self.remembers_topics = kafka.remembers_topics
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         self.joined = rebalances
@@ -177,7 +177,7 @@ class FakeClient:
 
 
 class FakeSender:
-    """A :class:`~checkback.consumer.clients.base.Sender`."""
+    """A :class:`~checkback.consumer.clients.confluent_sender.Sender`."""
 
     spent = False
 

@@ -1,6 +1,6 @@
 """A consumer to be killed: writes each message's value to its standard output when it begins, and when it is done.
 
-Arguments: bootstrap servers, topic prefix, topic, transport. It hangs in messages that begin with ``hang``, and dies of
+Arguments: bootstrap servers, topic prefix, topic. It hangs in messages that begin with ``hang``, and dies of
 those that begin with ``die``.
 """
 
@@ -29,16 +29,15 @@ def say(line: bytes) -> None:
 
 
 def main() -> None:
-    servers, prefix, topic, transport = sys.argv[1:]
+    servers, prefix, topic = sys.argv[1:]
     consumer = PushConsumer(
         *(servers, group_of(Topics(prefix)), listener, topic),
         settings=ConsumerSettings(
             start_at=StartAt.FIRST, concurrency=4, store_interval=0.2, max_deaths=1, hear_resets=False
         ),
         topics=Topics(prefix),
-        transport=transport,
         # a member that is known by its name: another process of that name takes its place at once
-        kafka_options=options(transport, group_instance_id="one"),
+        kafka_options=options(group_instance_id="one"),
     )
     with consumer:
         consumer.wait()

@@ -24,7 +24,7 @@ def test_they_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
     class Here(PushConsumer):
         def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, transport=kafka)
+            super().__init__(*arguments, clients=kafka)
 
         def wait(self, seconds: float | None = None) -> bool:
             soon(lambda: self.figures().partitions)

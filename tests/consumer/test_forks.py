@@ -44,7 +44,7 @@ class Log:
 def test_the_child_of_a_fork_pulls_nothing_and_closes_nothing() -> None:
     log: Any = Log()
     said, write = os.pipe()
-    consumer = PullConsumer("x:1", transport=log)
+    consumer = PullConsumer("x:1", client=log)
     child = os.fork()
     if child == 0:  # only system calls from here on: this is a copy of pytest
         try:

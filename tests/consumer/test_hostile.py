@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka import codec
 
 from checkback.consumer import Mode, PullConsumer, PullStatus, TopicPartition
 from checkback.consumer.resetting.control import ResetOrder
 from checkback.consumer.resetting.control_topic import ControlTopic
-from checkback.exceptions import InstallationError
-from checkback.kafka.connecting import TransportName
 from tests.by_hand import Record, write_by_hand
-from tests.consumer.group import BOTH, group_of, member, stored_by
+from tests.consumer.group import group_of, member, stored_by
 from tests.consumer.waiting import Recording, soon
 from tests.hostile.records import READABLE, UNREADABLE
 from tests.place import Place as Topics
@@ -37,15 +34,12 @@ def contents(*records: Record) -> Counter[tuple[bytes | None, bytes | None]]:
     return Counter((key, value) for key, value, _ in records)
 
 
-@pytest.mark.parametrize("transport", BOTH)
 @pytest.mark.parametrize("topic", ["real", "retry"])
-def test_a_push_consumer_makes_dead_letters_of_those_alone_that_it_cannot_read(
-    place: Topics, transport: str, topic: str
-) -> None:
+def test_a_push_consumer_makes_dead_letters_of_those_alone_that_it_cannot_read(place: Topics, topic: str) -> None:
     group = group_of(place.topics)
     read = {"real": place.real_topic, "retry": place.topics.retry(group)}[topic]
     seen = Recording()
-    with member(place, seen, transport) as consumer:
+    with member(place, seen) as consumer:
         written = write(place, read)
         soon(lambda: consumer.figures().all.dead == len(UNREADABLE))
         soon(lambda: len(seen.messages) == len(written) - len(UNREADABLE))
@@ -59,20 +53,16 @@ def test_a_push_consumer_makes_dead_letters_of_those_alone_that_it_cannot_read(
     headers = dict(of_ours.headers)
     assert headers["checkback-reason"] == b"a header's name is not UTF-8"
     assert headers["checkback-origin"] == f"{read}:0:5".encode()
-    several = next(dict(one.headers) for one in letters if one.value == b"several")
-    if transport == TransportName.KAFKA_PYTHON:
-        assert (several[""], several["\\xff\\xfe"], several["\\xed\\xa0\\x80"]) == (b"2", b"", b"a surrogate")
     if topic == "real":
         assert stored_by(place)[TopicPartition(read, 0)].offset == len(written)
 
 
-@pytest.mark.parametrize("transport", BOTH)
 def test_a_broadcasting_consumer_drops_those_alone(
-    place: Topics, transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    place: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     written = write(place, place.real_topic)
     seen = Recording()
-    with member(place, seen, transport, mode=Mode.BROADCASTING, offset_file=tmp_path / "offsets") as consumer:
+    with member(place, seen, mode=Mode.BROADCASTING, offset_file=tmp_path / "offsets") as consumer:
         soon(lambda: consumer.figures().all.given_up == len(UNREADABLE))
         soon(lambda: len(seen.messages) == len(written) - len(UNREADABLE))
         soon(lambda: not consumer.figures().lag)
@@ -80,12 +70,11 @@ def test_a_broadcasting_consumer_drops_those_alone(
     assert "is dropped (a header's name is not UTF-8)" in caplog.text
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_a_pull_consumer_says_which_it_cannot_read(place: Topics, transport: str) -> None:
+def test_a_pull_consumer_says_which_it_cannot_read(place: Topics) -> None:
     written = write(place, place.real_topic)
     got: list[Record] = []
     unreadable: list[int] = []
-    with PullConsumer(place.bootstrap_servers, transport=transport) as consumer:
+    with PullConsumer(place.bootstrap_servers) as consumer:
         offset = 0
         while offset < len(written):
             found = consumer.pull(place.real_topic, 0, offset, max=5, wait_ms=10_000)
@@ -99,10 +88,9 @@ def test_a_pull_consumer_says_which_it_cannot_read(place: Topics, transport: str
     assert alone[:2] == (PullStatus.NO_MATCHED_MESSAGE, unreadable[0] + 1)
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_an_order_to_a_group_is_heard_behind_anything(place: Topics, transport: str) -> None:
+def test_an_order_to_a_group_is_heard_behind_anything(place: Topics) -> None:
     order = ResetOrder("order", "points", place.real_topic, {0: 1})
-    control = ControlTopic(place.topics.control, place.bootstrap_servers, transport, {})
+    control = ControlTopic(place.topics.control, place.bootstrap_servers, {})
     try:
         assert control.go_to_end()
         write(place, place.topics.control, without_key=b"none")  # it is compacted
@@ -112,36 +100,14 @@ def test_an_order_to_a_group_is_heard_behind_anything(place: Topics, transport: 
         control.close()
 
 
-@pytest.mark.parametrize("transport", BOTH)
 @pytest.mark.parametrize("packed", ["gzip", "lz4", "snappy", "zstd"])
-def test_what_is_compressed_comes(place: Topics, transport: str, packed: str) -> None:
+def test_what_is_compressed_comes(place: Topics, packed: str) -> None:
     """The libraries come with the package; those of confluent-kafka are in it."""
     write_compressed(place, packed)
     seen = Recording()
-    with member(place, seen, transport) as consumer:
+    with member(place, seen) as consumer:
         soon(lambda: len(seen.messages) == 30)
         consumer.raise_if_dead()
-
-
-def test_without_its_library_a_consumer_ends_and_stores_nothing_of_it(
-    place: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_ten(place, "none")
-    monkeypatch.setattr(codec, "zstd", None)
-    said = r"-0 are compressed with zstd, and this Python has no library for that: pip install zstandard\."
-    seen = Recording()
-    with member(place, seen, TransportName.KAFKA_PYTHON) as consumer:
-        soon(lambda: len(seen.messages) == 10)
-        write_ten(place, "zstd")
-        write_ten(place, "none")
-        with pytest.raises(InstallationError, match=said):
-            consumer.wait(60)
-    assert stored_by(place)[TopicPartition(place.real_topic, 0)].offset == len(seen.messages) == 10
-    with (
-        PullConsumer(place.bootstrap_servers) as pull,
-        pytest.raises(InstallationError, match=said),
-    ):
-        pull.pull(place.real_topic, 0, 10)
 
 
 def write_compressed(place: Topics, packed: str) -> None:

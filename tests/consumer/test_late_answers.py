@@ -1,5 +1,7 @@
 """Offsets that Kafka stores long after it was told to: nothing newer may have been stored meanwhile."""
 
+from typing import Any
+
 import pytest
 
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, ReceivedMessage, StartAt, TopicPartition
@@ -20,7 +22,7 @@ def says(message: ReceivedMessage, _: int) -> ConsumeResult:
 
 
 def consumer(kafka: FakeKafka, seen: Recording) -> PushConsumer:
-    return PushConsumer("fake:9092", "points", seen, "orders", settings=SETTINGS, transport=kafka)
+    return PushConsumer("fake:9092", "points", seen, "orders", settings=SETTINGS, clients=kafka)
 
 
 def stored(kafka: FakeKafka) -> int:
@@ -52,7 +54,7 @@ def test_what_was_not_answered_is_stored_again_though_nothing_has_changed_since(
     """Or nothing of that partition would be sent back any more."""
     kafka, turns = FakeKafka(), StoringTurns()
     kafka.write("orders", b"one")
-    client = FakeClient(kafka)
+    client: Any = FakeClient(kafka)
     partitions = Partitions(client, client, turns, Subscription({"orders": TagExpression.parse("*")}), SETTINGS)
     partitions.assigned([ORDERS])
     partitions.begin()

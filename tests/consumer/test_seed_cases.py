@@ -1,4 +1,4 @@
-"""Cases that consumers must hold by name, on a real Kafka with both clients; those of pulling: ``test_pull.py``."""
+"""Cases that consumers must hold by name, on a real Kafka; those of pulling: ``test_pull.py``."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ from checkback.consumer.offsets.metadata import decode
 from checkback.consumer.retry import ORIGIN, TRIES, OwnTopics
 from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
 from checkback.wire.sent_back import REASON
-from tests.consumer.group import BOTH, group_of, member, stored_by
+from tests.consumer.group import group_of, member, stored_by
 from tests.consumer.group import write as write_everywhere
 from tests.consumer.waiting import Recording, soon
 from tests.place import Place as Topics
@@ -35,8 +35,7 @@ def write(place: Topics, *values: bytes, ago_ms: int = 0) -> None:
     producer.close()
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_window_0_then_5_then_1_to_4(place: Topics, transport: str) -> None:
+def test_window_0_then_5_then_1_to_4(place: Topics) -> None:
     """Stored periodically, by the way: something is under way all the time."""
     may_end: defaultdict[int, threading.Event] = defaultdict(threading.Event)
 
@@ -49,7 +48,7 @@ def test_window_0_then_5_then_1_to_4(place: Topics, transport: str) -> None:
         return found.offset, decode(found).done
 
     write(place, *(b"%d" % number for number in range(7)))
-    with member(place, seen := Recording(says), transport, concurrency=7):
+    with member(place, seen := Recording(says), concurrency=7):
         soon(lambda: len(seen.values) == 7)
         may_end[0].set()
         soon(lambda: stored() == (1, ()))
@@ -62,10 +61,7 @@ def test_window_0_then_5_then_1_to_4(place: Topics, transport: str) -> None:
         soon(lambda: stored() == (7, ()))
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_where_a_group_starts_with_and_without_a_stored_offset(
-    place: Topics, transport: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_a_group_starts_with_and_without_a_stored_offset(place: Topics, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     groups = {start_at: f"{start_at}-{group_of(place.topics)}" for start_at in StartAt}
     write(place, b"0", b"1", ago_ms=HOUR_MS)
@@ -74,7 +70,7 @@ def test_where_a_group_starts_with_and_without_a_stored_offset(
     seen = {start_at: Recording() for start_at in StartAt}
     with ExitStack() as running:
         for start_at, group in groups.items():
-            running.enter_context(member(place, seen[start_at], transport, group=group, start_at=start_at))
+            running.enter_context(member(place, seen[start_at], group=group, start_at=start_at))
         for group in groups.values():
             soon(lambda: len(stored_by(place, group)) == 4)  # noqa: B023  (called at once)
         write(place, b"4")
@@ -88,7 +84,7 @@ def test_where_a_group_starts_with_and_without_a_stored_offset(
     again = {start_at: Recording() for start_at in StartAt}
     with ExitStack() as running:
         for start_at, group in groups.items():
-            running.enter_context(member(place, again[start_at], transport, group=group, start_at=others[start_at]))
+            running.enter_context(member(place, again[start_at], group=group, start_at=others[start_at]))
         soon(lambda: all(one.values for one in again.values()))
         write(place, b"and then")
         soon(lambda: all(b"and then" in one.values for one in again.values()))
@@ -96,8 +92,7 @@ def test_where_a_group_starts_with_and_without_a_stored_offset(
     assert f"{place.real_topic}-0: the group has no stored offset" not in caplog.text
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_stored_with_the_fetch_loop_on_revocation_and_on_close(place: Topics, transport: str) -> None:
+def test_stored_with_the_fetch_loop_on_revocation_and_on_close(place: Topics) -> None:
     """The fourth moment, periodically, is that of the window's test."""
     first_has_closed = threading.Event()
 
@@ -115,8 +110,8 @@ def test_stored_with_the_fetch_loop_on_revocation_and_on_close(place: Topics, tr
         }
 
     first, second = Recording(holds), Recording()
-    one = member(place, first, transport, concurrency=8, store_interval=NEVER, finish_wait=0.2)
-    two = member(place, second, transport, store_interval=NEVER)
+    one = member(place, first, concurrency=8, store_interval=NEVER, finish_wait=0.2)
+    two = member(place, second, store_interval=NEVER)
     with one, ExitStack() as later:
         write_everywhere(place, *[b"done"] * 4)
         soon(lambda: stored() == dict.fromkeys(range(4), 1), what="storing with the fetch loop")
@@ -134,8 +129,7 @@ def test_stored_with_the_fetch_loop_on_revocation_and_on_close(place: Topics, tr
     assert second.values == [b"held"] * 4, "nothing that was done came again"
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_retry_levels_in_their_order_sixteen_times_and_then_it_is_dead(place: Topics, transport: str) -> None:
+def test_retry_levels_in_their_order_sixteen_times_and_then_it_is_dead(place: Topics) -> None:
     """A job in some lines, which waits for nothing; with the whole job: ``tests/end_to_end/test_retries.py``."""
     levels = tuple(100.0 * number for number in range(1, 19))
     own = OwnTopics.of(place.topics, group_of(place.topics))
@@ -143,7 +137,7 @@ def test_retry_levels_in_their_order_sixteen_times_and_then_it_is_dead(place: To
     write(place, b"bad", b"well")
     seen = Recording(lambda message, _: LATER if message.value == b"bad" else SUCCESS)
     with (
-        member(place, seen, transport, retry_levels=levels) as points,
+        member(place, seen, retry_levels=levels) as points,
         closing(reading_consumer(place.bootstrap_servers)) as reading,
         closing(place.producer()) as producer,
     ):

@@ -17,7 +17,7 @@ from checkback.wire.job_groups import claim_group
 from streaming.brokers.client import SinkSettings
 from streaming.later.offsets import Reached, StoredOffset
 from streaming.ownership import claim, claimed
-from tests.consumer.group import BOTH, group_of, member, stored_by, write
+from tests.consumer.group import group_of, member, stored_by, write
 from tests.consumer.waiting import Recording, soon
 from tests.hostile.records import WILD_NOTES
 from tests.place import Place
@@ -75,11 +75,10 @@ def test_what_is_no_claim_is_somebodys_all_the_same(place: Place, noted: str) ->
         assert asked.claim() is None
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_a_consumer_goes_on_at_the_offset(place: Place, noted: str, transport: str) -> None:
+def test_a_consumer_goes_on_at_the_offset(place: Place, noted: str) -> None:
     write(place, b"0", b"1", b"2", b"3", b"4")
     seen = Recording()
-    with member(place, seen, transport) as consumer:
+    with member(place, seen) as consumer:
         soon(lambda: len(seen.messages) == 5)
         soon(lambda: not consumer.figures().lag)
         consumer.raise_if_dead()

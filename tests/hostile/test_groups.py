@@ -2,17 +2,14 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.resetting.all_groups import AllGroups
 from checkback.consumer.resetting.group_offsets import GroupOffsets
-from checkback.kafka.connecting import TransportName
 from tests.consumer.group import group_of
 from tests.place import Place, wait_until
 
@@ -69,6 +66,3 @@ def test_nobody_hides_a_group(place: Place) -> None:
         wait_until(lambda: [(one.name, one.members) for one in asked.known(group.__eq__)] == [(group, 1)])
         with GroupOffsets(place.bootstrap_servers, group) as one:
             assert [(member.client_id, member.partitions) for member in one.members()] == [("nonsense", frozenset())]
-        connection = Connection(place.bootstrap_servers, group, "asks")
-        with closing(clients_of(TransportName.KAFKA_PYTHON).consumer(connection)) as client:
-            assert [member.client_id for member in client.members()] == ["nonsense"]

@@ -3,19 +3,18 @@
 import pytest
 
 from checkback.consumer import ConsumeResult
-from tests.consumer.group import BOTH, group_of, member
+from tests.consumer.group import group_of, member
 from tests.consumer.waiting import Recording, soon
 from tests.hostile.place import kinds
 from tests.hostile.records import GOOD, UNREADABLE, write_all
 from tests.place import Place
 
 
-@pytest.mark.parametrize("transport", BOTH)
 @pytest.mark.parametrize("again", [0, 2], ids=["dead at once", "tried again"])
-def test_each_is_sent_back_or_dead(place: Place, transport: str, again: int) -> None:
+def test_each_is_sent_back_or_dead(place: Place, again: int) -> None:
     seen = Recording(lambda *_: ConsumeResult.LATER)
     hostile = list(kinds(place)[place.real_topic].hostile())
-    with member(place, seen, transport, max_reconsume_times=again) as consumer:
+    with member(place, seen, max_reconsume_times=again) as consumer:
         count = write_all(place.bootstrap_servers, place.real_topic, hostile, good=GOOD)
         soon(lambda: consumer.figures().all.dead + consumer.figures().all.retried == count)
         soon(lambda: not consumer.figures().lag)

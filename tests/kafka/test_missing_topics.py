@@ -141,8 +141,7 @@ def test_an_endpoint_with_a_mistyped_prefix_fails_at_once(broker: LocalKafka, mi
         EndpointAnnouncer(broker.bootstrap_servers, "orders", "http://127.0.0.1:1/", topics=Topics(missing))
 
 
-@pytest.mark.parametrize("transport", TransportName)
-def test_a_consumer_waits_for_a_misspelled_topic(place: Place, missing: str, transport: TransportName) -> None:
+def test_a_consumer_waits_for_a_misspelled_topic(place: Place, missing: str) -> None:
     """It must not have one partition when an operator creates it with twelve."""
     received: list[bytes | None] = []
 
@@ -156,16 +155,14 @@ def test_a_consumer_waits_for_a_misspelled_topic(place: Place, missing: str, tra
         [place.real_topic, missing],
         settings=ConsumerSettings(start_at=StartAt.FIRST),
         topics=place.topics,
-        transport=transport,
     )
     with consumer, contextlib.closing(place.producer()) as producer:
         producer.send(place.real_topic, b"value")
         wait_until(lambda: received == [b"value"], "the message, which proves that the member has its partitions,")
 
 
-@pytest.mark.parametrize("transport", TransportName)
-def test_pulling_from_a_missing_topic_creates_none(broker: LocalKafka, missing: str, transport: TransportName) -> None:
-    with PullConsumer(broker.bootstrap_servers, transport=transport) as consumer:
+def test_pulling_from_a_missing_topic_creates_none(broker: LocalKafka, missing: str) -> None:
+    with PullConsumer(broker.bootstrap_servers) as consumer:
         assert list(consumer.partitions(missing)) == []
         assert consumer.pull(missing, 0, 0).status is PullStatus.NO_MATCHED_LOGIC_QUEUE
 

@@ -1,15 +1,20 @@
 """Reading topics in which anything lies, on a real broker."""
 
 import time
+from collections.abc import Collection
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, codec
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from checkback.exceptions import InstallationError
 from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.kafka_python.repairs import begin_anew_when_lost
 from tests.fuzz.pieces import NotText
-from tests.place import Place
+from tests.place import Place, wait_until
 
 
 def test_a_record_with_an_odd_name_is_given_again_after_going_back_to_it(place: Place) -> None:
@@ -69,6 +74,46 @@ def test_a_join_that_ends_between_two_polls_is_not_begun_again(place: Place) -> 
     finally:
         for member in members:
             member.close()
+
+
+class Told(AsyncConsumerRebalanceListener):
+    """What a consumer has said of its partitions, in order."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, set[int]]] = []
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.said.append(("assigned", {one.partition for one in assigned}))
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.said.append(("revoked", {one.partition for one in revoked}))
+
+    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self.said.append(("lost", {one.partition for one in lost}))
+
+
+def test_who_hears_in_a_join_that_nobody_knows_it_has_lost_all_it_had(place: Place) -> None:
+    """As a process that was suspended for longer than its session, and finds that the others are sharing out again."""
+    consumer: Any = KafkaConsumer(
+        bootstrap_servers=place.bootstrap_servers,
+        group_id=f"{place.topics.prefix}suspended",
+        session_timeout_ms=6_000,  # for which the others wait for the lost one
+        enable_auto_commit=False,
+        partition_assignment_strategy=[CooperativeStickyAssignor],
+    )
+    begin_anew_when_lost(consumer)
+    told, everything = Told(), ("assigned", {0, 1, 2, 3})
+    try:
+        consumer.subscribe([place.real_topic], listener=told)
+        wait_until(lambda: poll(consumer, 100) == {} and told.said == [everything])
+        coordinator = consumer._coordinator
+        coordinator._generation.member_id = "nobody"
+        coordinator.request_rejoin()
+        wait_until(lambda: poll(consumer, 100) == {} and len(told.said) == 3)
+        assert told.said == [everything, ("lost", {0, 1, 2, 3}), everything]
+        assert consumer.group_metadata().member_id != "nobody"
+    finally:
+        consumer.close()
 
 
 @pytest.mark.parametrize("packed", ["gzip", "lz4", "zstd", "snappy"])

@@ -13,7 +13,7 @@ import pytest
 from checkback.answering.endpoint import EndpointAnnouncer
 from checkback.consumer import PullConsumer, PushConsumer
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.resetting.all_groups import AllGroups
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.consumer.resetting.group_offsets import GroupOffsets
@@ -42,34 +42,20 @@ def producer(transport: TransportName) -> Make:
     ).close()
 
 
-def push(transport: TransportName) -> Make:
-    def make(place: Place, options: Options) -> None:
-        consumer = PushConsumer(
-            *(place.bootstrap_servers, "points", lambda _: None, place.real_topic),  # type: ignore[arg-type]  # never called
-            topics=place.topics,
-            transport=transport,
-            kafka_options=options,
-        )
-        try:
-            consumer.start()
-        finally:
-            consumer.close()
-
-    return make
-
-
-def pull(transport: TransportName) -> Make:
-    return lambda place, options: PullConsumer(
-        place.bootstrap_servers, transport=transport, kafka_options=options
-    ).close()
-
-
-def sender(transport: TransportName) -> Make:
-    return lambda place, options: (
-        clients_of(transport)
-        .sender(Connection(place.bootstrap_servers, "points", "test", options), f"{place.topics.prefix}sender")
-        .close()
+def push(place: Place, options: Options) -> None:
+    consumer = PushConsumer(
+        *(place.bootstrap_servers, "points", lambda _: None, place.real_topic),  # type: ignore[arg-type]  # never called
+        topics=place.topics,
+        kafka_options=options,
     )
+    try:
+        consumer.start()
+    finally:
+        consumer.close()
+
+
+def pull(place: Place, options: Options) -> None:
+    PullConsumer(place.bootstrap_servers, kafka_options=options).close()
 
 
 def announcer(place: Place, options: Options) -> None:
@@ -96,8 +82,8 @@ def entered(kind: Callable[..., Any]) -> Make:
 
 EVERYBODY: dict[str, tuple[TransportName, Make]] = {
     **{f"producer, {name}": (name, producer(name)) for name in TransportName},
-    **{f"push consumer, {name}": (name, push(name)) for name in TransportName},
-    **{f"pull consumer, {name}": (name, pull(name)) for name in TransportName},
+    "push consumer": (CONFLUENT, push),
+    "pull consumer": (CONFLUENT, pull),
     "reading": (PYTHON, lambda place, options: reading_consumer(place.bootstrap_servers, options=options).close()),
     "asking": (PYTHON, lambda place, options: admin_client(place.bootstrap_servers, options).close()),
     "topics": (PYTHON, entered(TopicAdministration)),
@@ -106,8 +92,8 @@ EVERYBODY: dict[str, tuple[TransportName, Make]] = {
     "groups": (PYTHON, entered(AllGroups)),
     "offsets": (PYTHON, lambda place, options: GroupOffsets(place.bootstrap_servers, "points", options)),
     "orders to groups": (
-        PYTHON,
-        lambda place, options: closing(ControlTopic(place.topics.control, place.bootstrap_servers, PYTHON, options)),
+        CONFLUENT,
+        lambda place, options: closing(ControlTopic(place.topics.control, place.bootstrap_servers, options)),
     ),
     "check endpoint": (PYTHON, announcer),
     "check service": (PYTHON, check_service),
@@ -116,7 +102,7 @@ WRONG: dict[TransportName, dict[str, Any]] = {
     PYTHON: {"nonsense": 1, "request_timeout_ms": "soon", "bootstrap_servers": "127.0.0.1:1"},
     CONFLUENT: {"nonsense": 1, "socket.timeout.ms": "soon", "bootstrap.servers": "127.0.0.1:1"},
 }
-ELSEWHERE = {("orders to groups", "nonsense")}
+ELSEWHERE = {("orders to groups", "nonsense"), ("orders to groups", "bootstrap.servers")}
 """It takes those of a consumer's options that are about the connection; the consumer has refused what is nonsense."""
 CASES = [
     (who, name)
@@ -134,27 +120,19 @@ def test_a_wrong_option_is_a_configuration_error_that_names_it(place: Place, who
     assert not raised.value.retriable
 
 
-@pytest.mark.parametrize("transport", TransportName)
-def test_who_sends_back_takes_what_says_how_kafka_is_reached_and_refuses_what_is_wrong_in_it(
-    place: Place, transport: TransportName
-) -> None:
-    wrong = {PYTHON: "reconnect_backoff_ms", CONFLUENT: "reconnect.backoff.ms"}[transport]
-    with pytest.raises(ConfigurationError, match=wrong):
-        sender(transport)(place, {wrong: "soon"})
+def test_who_sends_back_takes_what_says_how_kafka_is_reached_and_refuses_what_is_wrong_in_it(place: Place) -> None:
+    connection = Connection(place.bootstrap_servers, "points", "test", {"reconnect.backoff.ms": "soon"})
+    with pytest.raises(ConfigurationError, match=r"reconnect\.backoff\.ms"):
+        Clients().sender(connection, f"{place.topics.prefix}sender")
 
 
-OF_PULLING = {
-    PYTHON: {"isolation_level": "read_uncommitted", "enable_auto_commit": True, "group_id": "mine"},
-    CONFLUENT: {"isolation.level": "read_uncommitted", "enable.auto.commit": True, "group.id": "mine"},
-}
+OF_PULLING = {"isolation.level": "read_uncommitted", "enable.auto.commit": True, "group.id": "mine"}
 
 
-@pytest.mark.parametrize(("transport", "name"), [(name, one) for name in TransportName for one in OF_PULLING[name]])
-def test_a_pull_consumer_keeps_its_promise_whatever_the_options_say(
-    place: Place, transport: TransportName, name: str
-) -> None:
+@pytest.mark.parametrize("name", OF_PULLING)
+def test_a_pull_consumer_keeps_its_promise_whatever_the_options_say(place: Place, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"must not set '{name}' of a pull consumer"):
-        pull(transport)(place, {name: OF_PULLING[transport][name]})
+        pull(place, {name: OF_PULLING[name]})
 
 
 def test_options_that_several_clients_share_may_name_what_only_one_of_them_has(place: Place) -> None:

@@ -125,7 +125,7 @@ def test_the_pages_service_gives_points_once(tmp_path: Path, monkeypatch: pytest
 
     class Here(AsyncPushConsumer):
         def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, transport=kafka)
+            super().__init__(*arguments, clients=kafka)
 
         async def wait(self, seconds: float | None = None) -> bool:
             kafka.write("shop.orders", b"10", b"10")

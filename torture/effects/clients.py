@@ -3,39 +3,31 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from checkback.consumer.clients.base import AT_ONCE, Clients, Connection, GroupClient, Rebalances, Sender
-from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender
+from checkback.consumer.clients.base import AT_ONCE, Connection, Rebalances
+from checkback.consumer.clients.confluent import Clients, GroupClient
+from checkback.consumer.clients.confluent_sender import Sender
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from torture.effects.steps import Step
 from torture.effects.strike import Watch
 
 
-class WatchedClients:
-    """Those of a library (:class:`~checkback.consumer.clients.base.Clients`), watched."""
+class WatchedClients(Clients):
+    """A consumer's own, watched."""
 
-    def __init__(self, clients: Clients, watch: Watch) -> None:
-        self._clients = clients
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def consumer(self, connection: Connection) -> GroupClient:
         """A consumer."""
-        return cast("GroupClient", _WatchedClient(self._clients.consumer(connection), self._watch))
+        return cast("GroupClient", _WatchedClient(super().consumer(connection), self._watch))
 
     def sender(self, connection: Connection, transactional_id: str) -> Sender:
-        """A transactional producer: a step of its transaction is a call of its library's own producer."""
-        sender: Any = self._clients.sender(connection, transactional_id)
-        # the steps lie within send()
-        if isinstance(sender, KafkaPythonSender):
-            sender._producer = _WatchedProducer(sender._producer, self._watch)  # noqa: SLF001  (see above)
-        else:
-            kafka = sender._kafka  # noqa: SLF001  (likewise)
-            kafka.producer = _WatchedProducer(kafka.producer, self._watch)
-        return cast("Sender", sender)
-
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """What the group has stored."""
-        return self._clients.stored(connection, places)
+        """A transactional producer: a step of its transaction is a call of librdkafka's own producer."""
+        sender = super().sender(connection, transactional_id)
+        kafka: Any = sender._kafka  # noqa: SLF001  (the steps lie within send())
+        kafka.producer = _WatchedProducer(kafka.producer, self._watch)
+        return sender
 
 
 class _WatchedClient:
@@ -99,16 +91,14 @@ class _WatchedRebalances:
 
 
 class _WatchedProducer:
-    """All that is not here is the producer's own, to set as well: closing one replaces its ``flush``."""
+    """All that is not here is the producer's own."""
 
     def __init__(self, producer: Any, watch: Watch) -> None:
-        vars(self).update(_producer=producer, _watch=watch)
+        self._producer = producer
+        self._watch = watch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._producer, name, value)
 
     def begin_transaction(self) -> None:
         self._watch(Step.SENDING_BACK)

@@ -10,12 +10,11 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer.clients.base import Connection, KafkaAwayError
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retries.dead_letters import DeadLetter, lies_there, said_by
 from checkback.consumer.retry import FIRST_ID, as_it_was
-from checkback.kafka.connecting import TransportName
 from checkback.kafka.topic_reading import reading_consumer, records_between, records_to_end
 from checkback.wire.protocol import HELD, ID, Topics
 from torture.effects.orders import GROUP, TOPIC, Order
@@ -80,7 +79,7 @@ class KafkaLook:
         deadline = monotonic() + _STABLE_SECONDS
         while True:
             try:
-                return clients_of(TransportName.KAFKA_PYTHON).stored(connection, places)
+                return Clients().stored(connection, places)
             except KafkaAwayError:
                 if monotonic() > deadline:
                     raise

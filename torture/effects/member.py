@@ -1,4 +1,4 @@
-"""A consumer of a fault run, ``python -m torture.effects.member FOLDER BOOTSTRAP TRANSPORT inbox|none [START_AT]``.
+"""A consumer of a fault run, ``python -m torture.effects.member FOLDER BOOTSTRAP inbox|none [START_AT]``.
 
 The environment says where its database is, and which order it keeps. It may be killed, or stopped, at any step. SIGTERM
 ends it in order. Exit status 75 when Kafka was away as it began, 1 when it ended by itself later.
@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from checkback.consumer import ConsumerSettings, Order, PushConsumer, StartAt, fetching
-from checkback.consumer.clients.connecting import clients_of
 from checkback.exceptions import CheckbackError
-from checkback.kafka.connecting import TransportName
 from torture.effects.booking import Booking
 from torture.effects.clients import WatchedClients
 from torture.effects.database import in_file
@@ -49,31 +47,21 @@ SETTINGS = ConsumerSettings(
 PATIENT = replace(SETTINGS, max_reconsume_times=10, retry_levels=(0.5, 1.0, 2.0), suspend=1.0)
 """With a database that is away for seconds: what was booked, and not heard of, must not die before it is back."""
 _SESSION_MS, _HEARTBEAT_MS, _TOPICS_MS, _RECONNECT_MS = int(SESSION_SECONDS * 1000), 500, 5_000, 1_000
-_OPTIONS: dict[str, dict[str, Any]] = {
-    TransportName.KAFKA_PYTHON: {
-        "session_timeout_ms": _SESSION_MS,
-        "heartbeat_interval_ms": _HEARTBEAT_MS,
-        "metadata_max_age_ms": _TOPICS_MS,
-        "reconnect_backoff_max_ms": _RECONNECT_MS,
-    },
-    TransportName.CONFLUENT: {
-        "session.timeout.ms": _SESSION_MS,
-        "heartbeat.interval.ms": _HEARTBEAT_MS,
-        "topic.metadata.refresh.interval.ms": _TOPICS_MS,
-        "reconnect.backoff.max.ms": _RECONNECT_MS,
-    },
+_OPTIONS = {
+    "session.timeout.ms": _SESSION_MS,
+    "heartbeat.interval.ms": _HEARTBEAT_MS,
+    "topic.metadata.refresh.interval.ms": _TOPICS_MS,
+    "reconnect.backoff.max.ms": _RECONNECT_MS,
 }
 
 
-def watched_consumer(
-    bootstrap_servers: str, transport: str, booking: Booking, watch: Watch, settings: ConsumerSettings
-) -> Any:
+def watched_consumer(bootstrap_servers: str, booking: Booking, watch: Watch, settings: ConsumerSettings) -> Any:
     """A consumer whose steps the watch is told of."""
     consumer = PushConsumer(
         *(bootstrap_servers, GROUP, booking, TOPIC),
         settings=settings,
-        transport=WatchedClients(clients_of(transport), watch),
-        kafka_options=_OPTIONS[transport],
+        kafka_options=_OPTIONS,
+        clients=WatchedClients(watch),
     )
     judging: Any = consumer._judging  # noqa: SLF001  (between its listener's word and the window there is nothing public)
     ended = judging._ended  # noqa: SLF001  (see above)
@@ -92,7 +80,7 @@ def _settings(database: str, start_at: str, order: str) -> ConsumerSettings:
     return replace(usual, start_at=StartAt(start_at), order=Order(order))
 
 
-def main(folder: str, bootstrap_servers: str, transport: str, inbox: str, start_at: str = StartAt.FIRST) -> None:
+def main(folder: str, bootstrap_servers: str, inbox: str, start_at: str = StartAt.FIRST) -> None:
     """Consume until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)
@@ -100,12 +88,12 @@ def main(folder: str, bootstrap_servers: str, transport: str, inbox: str, start_
     fetching.CALM_SECONDS = CALM_SECONDS  # type: ignore[attr-defined]  # no setting of anybody's but ours, here
     stopping = threading.Event()
     faulthandler.register(STACKS, all_threads=True)
-    watch = Watch(Path(folder), transport)
+    watch = Watch(Path(folder), "consumer")
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     database = os.environ.get(DATABASE) or in_file(Path(folder)).url
     booking = Booking(Path(folder), database, watch, with_inbox=inbox == WITH_INBOX)
     settings = _settings(database, start_at, os.environ.get(ORDER, Order.NONE))
-    consumer = watched_consumer(bootstrap_servers, transport, booking, watch, settings)
+    consumer = watched_consumer(bootstrap_servers, booking, watch, settings)
     try:
         consumer.start()
     except CheckbackError as error:

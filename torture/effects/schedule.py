@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
-from checkback.kafka.connecting import TransportName
 from torture.effects.database import Kind
-from torture.effects.steps import CLOSES, LOCKS, REBALANCING, Step
-
-TRANSPORTS = (TransportName.KAFKA_PYTHON, TransportName.CONFLUENT)
+from torture.effects.steps import LOCKS, Step
 
 
 class Fault(StrEnum):
@@ -99,27 +96,24 @@ BRIEF_OF_DATABASE: tuple[tuple[Fault, Step | None], ...] = (
 
 @dataclass(frozen=True)
 class Round:
-    """One fault, ``delay_seconds`` after the round before; at a step, of a consumer on ``transport`` if it is named."""
+    """One fault, ``delay_seconds`` after the round before."""
 
     number: int
     fault: Fault
     step: Step | None
-    transport: str
     after: int
     delay_seconds: float
     seed: int
     """For what the fault itself has to draw."""
 
     def __str__(self) -> str:
-        who = f" ({self.transport})" if self.transport else ""
-        return f"{self.fault}{who}: {self.step}" if self.step else str(self.fault)
+        return f"{self.fault}: {self.step}" if self.step else str(self.fault)
 
 
 def schedule(seed: int, *, brief: bool = False, database: Kind = Kind.FILE) -> Iterator[Round]:
     """Rounds without end; each deck of them holds every step and every other fault, in an order of its own.
 
-    From deck to deck a step takes turns between the two Kafka clients. ``brief`` has decks of :data:`BRIEF`, as it is,
-    or with a database of the run's own of :data:`BRIEF_OF_DATABASE`.
+    ``brief`` has decks of :data:`BRIEF`, as it is, or with a database of the run's own of :data:`BRIEF_OF_DATABASE`.
     """
     chance = random.Random(seed)  # noqa: S311  (dice, no secret)
     numbers = count(1)
@@ -129,11 +123,9 @@ def schedule(seed: int, *, brief: bool = False, database: Kind = Kind.FILE) -> I
         if not brief:
             chance.shuffle(cards)
         for fault, step in cards:
-            turn = TRANSPORTS[(deck + list(Step).index(step)) % 2] if step else ""
-            transport = "" if step in {*REBALANCING, *CLOSES, Step.BEGUN_ALONE} else turn
             after = 1 + (chance.randrange(_MOST_AFTER) if step in _OFTEN else 0)
             delay = chance.uniform(0, _MOST_DELAY_SECONDS)
-            yield Round(next(numbers), fault, step, transport, after, delay, chance.getrandbits(32))
+            yield Round(next(numbers), fault, step, after, delay, chance.getrandbits(32))
 
 
 def _deck(number: int, database: Kind) -> list[tuple[Fault, Step | None]]:

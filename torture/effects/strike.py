@@ -45,8 +45,8 @@ class Strike:
     """Of the strike: none is carried out twice."""
     after: int = 1
     """How often a consumer comes there before."""
-    transport: str = ""
-    """Only those on this Kafka client; empty: any."""
+    who: str = ""
+    """Only those of this name; empty: any."""
     deed: Deed = Deed.KILLED
 
 
@@ -76,10 +76,10 @@ def withdraw(folder: Path) -> None:
 class Watch:
     """In a consumer: told of each step, it carries out the strike for that step, if there is one. From any thread."""
 
-    def __init__(self, folder: Path, transport: str, whole: AbstractContextManager[Any] | None = None) -> None:
+    def __init__(self, folder: Path, name: str, whole: AbstractContextManager[Any] | None = None) -> None:
         """``whole``: held when it is stopped, so that what others would wait for is not under way then."""
         self._folder = folder
-        self._transport = transport
+        self._name = name
         self._whole = whole or nullcontext()
         self._lock = threading.Lock()
         self._came: Counter[int] = Counter()
@@ -109,7 +109,7 @@ class Watch:
         except FileNotFoundError:
             return None
         strike = Strike(**told)
-        if strike.step != step or strike.transport not in {"", self._transport}:
+        if strike.step != step or strike.who not in {"", self._name}:
             return None
         with self._lock:
             self._came[strike.number] += 1

@@ -32,7 +32,7 @@ def strike_one(
         NotRecoveredError: nobody came to the step.
     """
     folder = system.ground.folder
-    strike = _strike(system, this, deed)
+    strike = _strike(this, deed)
     there_are = {member.process.pid: (member, member.process) for member in system.members}
     give(folder, strike)
     bring_about()
@@ -61,7 +61,7 @@ def held(system: EffectsSystem, this: Round) -> Iterator[Callable[[], None]]:
     strike_one(system, this, deed=Deed.HELD)
 
     def go_on() -> None:
-        release(system.ground.folder, _strike(system, this, Deed.HELD))
+        release(system.ground.folder, _strike(this, Deed.HELD))
 
     try:
         yield go_on
@@ -79,7 +79,5 @@ def go_on_first(go_on: Callable[[], object], seed: int) -> Callable[[], None]:
     return commits
 
 
-def _strike(system: EffectsSystem, this: Round, deed: Deed) -> Strike:
-    there = {member.transport for member in system.members}
-    transport = this.transport if this.transport in there else ""
-    return Strike(this.step or Step.LISTENER_BEGUN, this.number, this.after, transport, deed)
+def _strike(this: Round, deed: Deed) -> Strike:
+    return Strike(this.step or Step.LISTENER_BEGUN, this.number, this.after, deed=deed)

@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from torture.effects.kafka_look import KafkaLook, Open
 from torture.effects.member import DATABASE, ORDER, STACKS, TRY_AGAIN, WITH_INBOX
 from torture.effects.oracle import Verdict, disordered, judge
 from torture.effects.orders import PARTITIONS
-from torture.effects.schedule import TRANSPORTS
 from torture.ground import Ground
 from torture.processes import JobProcess, Process
 from torture.undecided import undecided
@@ -38,7 +36,6 @@ class Member:
     """A consumer of the group, and the processes it was, one after the other."""
 
     number: int
-    transport: str
     process: Process
 
 
@@ -47,8 +44,6 @@ class Group:
     """What the consumers of a run are."""
 
     inbox: bool = True
-    clients: Sequence[str] = TRANSPORTS
-    """The Kafka clients that its members are on, in turns."""
     order: Order = Order.NONE
 
 
@@ -93,15 +88,14 @@ class EffectsSystem:
         self._shop = self._start(command, "shop.log")
 
     def add_member(self) -> Member:
-        """One more in the group, on the Kafka client that fewer have."""
-        number, taken = next(self._numbers), Counter(member.transport for member in self.members)
-        transport = min(self._group.clients, key=lambda name: taken[name])
-        self.members.append(Member(number, transport, self._start_consumer(number, transport)))
+        """One more in the group."""
+        number = next(self._numbers)
+        self.members.append(Member(number, self._start_consumer(number)))
         return self.members[-1]
 
     def start_again(self, member: Member) -> None:
         """Another process in place of one that has ended."""
-        member.process = self._start_consumer(member.number, member.transport)
+        member.process = self._start_consumer(member.number)
 
     def remove(self, member: Member) -> None:
         """One less; it may be dead already."""
@@ -227,7 +221,7 @@ class EffectsSystem:
         status = member.process.exit_status
         if status == -signal.SIGKILL:
             return
-        said = f"consumer {member.number} ({member.transport}), exit {status}: {_last_line(member.process)}"
+        said = f"consumer {member.number}, exit {status}: {_last_line(member.process)}"
         self.stops.append(said)
         if status != TRY_AGAIN:
             self.broken = self.broken or said
@@ -239,9 +233,9 @@ class EffectsSystem:
     def _start(self, command: list[str], log: str, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
         return Process(command, environment, self.ground.folder / log)
 
-    def _start_consumer(self, number: int, transport: str) -> Process:
+    def _start_consumer(self, number: int) -> Process:
         inbox = WITH_INBOX if self._group.inbox else "none"
-        command = ["torture.effects.member", *self._common, transport, inbox, self.start_at]
+        command = ["torture.effects.member", *self._common, inbox, self.start_at]
         environment = {DATABASE: self.database.url, ORDER: self._group.order}
         return self._start(command, f"consumer-{number}.log", environment)
 

@@ -1,4 +1,4 @@
-"""A pull reader of a fault run, one process: ``python -m torture.forgetting.pulling FOLDER BOOTSTRAP TRANSPORT``.
+"""A pull reader of a fault run, one process: ``python -m torture.forgetting.pulling FOLDER BOOTSTRAP NAME``.
 
 It reads every partition, and keeps where it is in the database in which it notes what it got. It may be killed at any
 moment. Exit status 1 when it ended by itself.
@@ -24,9 +24,9 @@ _TABLES = (
 )
 
 
-def database(folder: Path, transport: str) -> sqlite3.Connection:
-    """What a reader on this Kafka client has got."""
-    connection = sqlite3.connect(folder / f"pulled-{transport}.db", timeout=60)
+def database(folder: Path, name: str) -> sqlite3.Connection:
+    """What the reader of this name has got."""
+    connection = sqlite3.connect(folder / f"pulled-{name}.db", timeout=60)
     for table in _TABLES:
         connection.execute(table)
     return connection
@@ -46,14 +46,14 @@ def read_once(consumer: PullConsumer, connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (partition, result.next_offset))
 
 
-def main(folder: str, bootstrap_servers: str, transport: str) -> None:
+def main(folder: str, bootstrap_servers: str, name: str) -> None:
     """Read until SIGTERM."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    with closing(database(Path(folder), transport)) as connection:
+    with closing(database(Path(folder), name)) as connection:
         while not stopping.is_set():
             try:
-                with PullConsumer(bootstrap_servers, transport=transport) as consumer:
+                with PullConsumer(bootstrap_servers) as consumer:
                     while not stopping.wait(_WAIT_MS / 1000):
                         read_once(consumer, connection)
             except CheckbackError as error:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from torture import job, shop
 from torture.effects.database import EffectsDatabase
 from torture.effects.oracle import Verdict, judge
-from torture.effects.schedule import TRANSPORTS
 from torture.effects.shop import PLAIN
 from torture.effects.system import EffectsSystem, Group
 from torture.forgetting import pulling
@@ -27,6 +26,7 @@ _MOST_REST_SECONDS = 480.0
 _SETTLE_SECONDS = 3.0
 _LOOK_SECONDS = 0.5
 _END_SECONDS = 45.0
+_PULL_READERS = ("one", "other")
 _FOR_GOOD = 1
 _ERROR = "checkback.exceptions."
 _RUNNING = "Running; checkpoint in"
@@ -98,7 +98,7 @@ class ForgettingSystem(EffectsSystem):
         self.ground = ground
         self.pause_shop()
         super().__init__(ground, seed, database, Group())
-        self._pulls = {name: self._start_pull(name) for name in TRANSPORTS}
+        self._pulls = {name: self._start_pull(name) for name in _PULL_READERS}
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
@@ -284,8 +284,8 @@ class ForgettingSystem(EffectsSystem):
         more = [job.NEW_CHECKPOINT] if number else []
         return JobProcess(["torture.job", str(folder), *more], environment, folder / "job.log")
 
-    def _start_pull(self, transport: str) -> Process:
-        return self._start(["torture.forgetting.pulling", *self._common, transport], f"pull-{transport}.log")
+    def _start_pull(self, name: str) -> Process:
+        return self._start(["torture.forgetting.pulling", *self._common, name], f"pull-{name}.log")
 
 
 def _last_words(process: Process) -> str:

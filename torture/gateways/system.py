@@ -112,7 +112,7 @@ class GatewaysSystem(SendingSystem):
         """What is ordered of a client."""
         if this.step is None or this.kind is None:
             raise ValueError(f"A round of '{this.fault}' has a step and a kind.")
-        return Strike(this.step, this.number, transport=this.kind, deed=deed)
+        return Strike(this.step, this.number, who=this.kind, deed=deed)
 
     def process_of(self, pid: int) -> Process | None:
         """The client with this process id, if it is still one."""

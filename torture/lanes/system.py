@@ -65,7 +65,7 @@ class LanesSystem(SendingSystem):
 
     def struck_at(self, this: Round, deed: Deed, step: StrEnum | None = None) -> AbstractContextManager[Wait]:
         """Likewise, by what this gives; it is told what has the producer come there."""
-        return self.struck_by(Strike(step or _step_of(this), this.number, transport=_direct_name(this), deed=deed))
+        return self.struck_by(Strike(step or _step_of(this), this.number, who=_direct_name(this), deed=deed))
 
     def strike_checks(self, this: Round, deed: Deed) -> Strike:
         """Order it of the check service."""

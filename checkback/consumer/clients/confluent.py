@@ -12,20 +12,17 @@ from uuid import UUID
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
-    GroupClient,
     KafkaAwayError,
     Member,
     NewTopic,
     OffsetsGoneError,
     Rebalances,
-    Sender,
     in_commits,
-    known_ids,
 )
-from checkback.consumer.clients.confluent_errors import explained
-from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
+from checkback.consumer.clients.confluent_sender import Sender, to_kafka
 from checkback.consumer.clients.leaving import LEAVE_SECONDS, leave_in_time
-from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
+from checkback.consumer.clients.translation import explained, received
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import NotAllowedError
 from checkback.kafka.bounded_calls import in_thread
@@ -35,7 +32,6 @@ from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.errors import GONE, NOT_ALLOWED, error_code, is_fatal
 from checkback.kafka.librdkafka.group_members import members_of
-from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
 from checkback.kafka.librdkafka.library import (
     AdminClient,
@@ -63,28 +59,13 @@ _LEAVING_SECONDS = 0.01
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
 
 
-class ConfluentClients:
-    """See :class:`~checkback.consumer.clients.base.Clients`."""
+class GroupClient:
+    """A consumer, ``read_committed``. One thread uses it, but for :meth:`membership`.
 
-    def consumer(self, connection: Connection) -> GroupClient:
-        """See :class:`~checkback.consumer.clients.base.Clients`."""
-        return ConfluentClient(connection)
-
-    def sender(self, connection: Connection, transactional_id: str) -> Sender:
-        """See :class:`~checkback.consumer.clients.base.Clients`."""
-        with explained():
-            return ConfluentSender(connection, transactional_id)
-
-    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.base.Clients`."""
-        with contextlib.closing(ConfluentClient(connection)) as client:
-            return client.stored(partitions)
-
-
-class ConfluentClient:
-    """See :class:`~checkback.consumer.clients.base.GroupClient`."""
-
-    remembers_topics = True
+    Raises:
+        KafkaAwayError: from all methods, when it may go well later.
+        CheckbackError: likewise, for what does not pass by itself.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -129,7 +110,7 @@ class ConfluentClient:
         self._closed = False
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Join the group. With it go rebalances, which are cooperative."""
 
         def assigned(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
             self._rebalanced = True
@@ -158,7 +139,11 @@ class ConfluentClient:
             joined()
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Wait for messages for at most that long; gives ``most`` of them, or fewer.
+
+        Raises:
+            OffsetsGoneError: there are none where some partitions are read.
+        """
         if self._gone:
             gone, self._gone = self._gone, {}
             raise OffsetsGoneError(gone)
@@ -181,7 +166,7 @@ class ConfluentClient:
         return found
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Read these partitions from there on; assigned ones of the group, or any where there is no group."""
         with explained():
             # not seek(): what was fetched before would still come, and could not be told from what comes after
             self._end(positions.keys() & self._begun)
@@ -191,17 +176,17 @@ class ConfluentClient:
             self._consumer.resume(added)  # one that was ours before may have been paused then
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Read no further in these."""
         with explained():
             self._consumer.pause([KafkaTopicPartition(*one) for one in partitions if one in self._begun])
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Read on."""
         with explained():
             self._consumer.resume([KafkaTopicPartition(*one) for one in partitions if one in self._begun])
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """What the group has stored, of those partitions for which it has."""
         with explained():
             try:
                 asked = [KafkaTopicPartition(*one) for one in partitions]
@@ -214,7 +199,7 @@ class ConfluentClient:
         return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Store offsets for the group, and wait until that is done."""
         if self._storing is not None and not self._storing.done() and monotonic() < self._lost_at:
             raise KafkaAwayError("what was to be stored before is still under way")
         self._lost_at = monotonic() + LOST_SECONDS
@@ -228,12 +213,12 @@ class ConfluentClient:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
 
     def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Where these partitions begin and end."""
         with explained():
             return {one: self._limits(KafkaTopicPartition(*one)) for one in partitions}
 
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Offset of the first message of this time or later; the end where there is none."""
         asked = [KafkaTopicPartition(one.topic, one.partition, max(time_ms, 0)) for one in partitions]
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
@@ -243,7 +228,7 @@ class ConfluentClient:
         return {one: later[one] if one in later else ends[one].end for one in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """How many partitions each of these topics has, of those that exist."""
         with explained():
             known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
             unknown = [name for name in topics if name not in known]
@@ -252,15 +237,18 @@ class ConfluentClient:
         return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """What tells each of these topics from one of the same name that was made again, of those that exist.
+
+        Brokers that give topics none say zero.
+        """
         with explained():
             admin = make_client(AdminClient, self._asking)  # it ends, with its answers, when nobody holds it
             given = topic_ids(admin, topics)
         found = {name: UUID(bytes=b64decode(f"{one}==")) for name, one in given.items() if one}
-        return known_ids(found)
+        return {name: str(one) for name, one in found.items() if one.int}
 
     def end_known(self, partition: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """The end of a partition as it was last heard of, without asking."""
         if partition not in self._begun:
             return None
         with explained():
@@ -268,11 +256,14 @@ class ConfluentClient:
         return None if end < 0 else int(end)
 
     def reads_next(self, partition: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Where a partition is read next, without asking; all messages before it were given by :meth:`poll`.
+
+        It passes over the ends of transactions, which are not messages. None: not known.
+        """
         return self._read_to.get(partition)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Make those that are missing; gives them."""
         made: list[str] = []
         if not topics:
             return made
@@ -291,18 +282,18 @@ class ConfluentClient:
         return made
 
     def members(self) -> list[Member]:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Who is in the group now."""
         group = self._connection.group
         with explained():
             found = members_of(group, self._asking, _ANSWER_SECONDS)
         return [Member(member.client_id, member.host) for member in found]
 
     def membership(self) -> object:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """What proves membership to a transaction; from any thread."""
         return self._membership
 
     def forget(self) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`.
+        """Leave the group, and join it as one that knows nothing. All partitions are put down, and stored, before.
 
         librdkafka remembers the leader epoch of a partition for as long as it lives. A topic that was made again has
         lower ones, which it takes for outdated: the partition stays without a leader, and nothing is read of it, until
@@ -317,7 +308,7 @@ class ConfluentClient:
             self._joined()
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        """Leave the group, after :meth:`Rebalances.leaving`."""
         if self._closed:
             return
         self._closed = True
@@ -365,6 +356,27 @@ class ConfluentClient:
             _LOGGER.debug("Kafka says: %s", error)
 
 
+class Clients:
+    """Makes a consumer's clients. Making one raises ConfigurationError, or KafkaAwayError."""
+
+    def consumer(self, connection: Connection) -> GroupClient:
+        """A consumer."""
+        return GroupClient(connection)
+
+    def sender(self, connection: Connection, transactional_id: str) -> Sender:
+        """A transactional producer. Made, it has ended the last transaction of the one before it of this name."""
+        with explained():
+            return Sender(connection, transactional_id)
+
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+        """What a group has stored, asked by a client that is there for nothing else.
+
+        The consumer's own may be waiting for the end of the very transaction that this is asked about.
+        """
+        with contextlib.closing(self.consumer(connection)) as client:
+            return client.stored(partitions)
+
+
 def _committed(error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
     """What became of the offsets of partitions that were left."""
     failed = [one for one in partitions if one.error is not None or error is not None]
@@ -381,14 +393,3 @@ def _raise_first(partitions: Sequence[KafkaTopicPartition] | None) -> None:
 
 def _ours(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, one.partition) for one in partitions]
-
-
-def received(message: Any) -> ReceivedMessage:
-    """A message without an error."""
-    headers = headers_of(message)
-    kind = UnreadableMessage if headers is None else ReceivedMessage
-    return kind(
-        *(message.topic(), message.partition(), message.offset(), message.key(), message.value()),
-        headers or (),
-        message.timestamp()[1],
-    )

@@ -27,8 +27,12 @@ from checkback.kafka.reaching import longest_pause_ms
 _SEND_SECONDS = SEND_MS / 1000
 
 
-class ConfluentSender:
-    """See :class:`~checkback.consumer.clients.base.Sender`."""
+class Sender:
+    """A transactional producer.
+
+    After any error it is closed, and another one made with the same name: librdkafka's, used again after a refusal, has
+    lost count of its records, and its next transaction fails.
+    """
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         self._reports = _Reports()
@@ -55,7 +59,7 @@ class ConfluentSender:
 
     @property
     def spent(self) -> bool:
-        """See :class:`~checkback.consumer.clients.base.Sender`."""
+        """Whether it takes nothing more, though its last transaction has ended: see ``SpentEpochError``."""
         return self._kafka.spent
 
     def send(
@@ -66,7 +70,20 @@ class ConfluentSender:
         *,
         one_by_one: bool = False,
     ) -> None:
-        """See :class:`~checkback.consumer.clients.base.Sender`."""
+        """Write records, and store the group's offsets, in one transaction.
+
+        Args:
+            records: to be written.
+            offsets: of the group; without any, ``membership`` is not used.
+            membership: what :meth:`GroupClient.membership` gives.
+            one_by_one: each in a batch of its own, which may be too large where each of its records would not be.
+
+        Raises:
+            RecordRefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one that came with it.
+                Nothing was written.
+            FencedError: another of its name has begun.
+            KafkaAwayError: something else. Whether it was written is known once another has been made.
+        """
         self._reports = _Reports()
         try:
             self._kafka.begin()
@@ -81,7 +98,7 @@ class ConfluentSender:
             raise (FencedError if fenced else KafkaAwayError)(str(error)) from error
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.base.Sender`."""
+        """End."""
         self._kafka.purge(0)
 
     def _write(self, records: Sequence[SentBack], *, one_by_one: bool) -> None:

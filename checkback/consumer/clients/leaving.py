@@ -12,7 +12,7 @@ LEAVE_SECONDS = 5.0
 def leave_in_time(leave: Callable[[], None]) -> None:
     """Leave, and wait for at most :data:`LEAVE_SECONDS`.
 
-    With the brokers suspended librdkafka's call comes back when they do, kafka-python's after 30 s.
+    With the brokers suspended librdkafka's call comes back when they do.
     """
     try:
         within(LEAVE_SECONDS, leave)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import NamedTuple
 
-from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
+from checkback.consumer.clients.base import SEND_MS, KafkaAwayError
+from checkback.consumer.clients.confluent import GroupClient
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, letters
@@ -114,13 +115,12 @@ class Partitions:
         Raises:
             KafkaAwayError: Kafka does not say.
         """
-        found = self._client.partitions(self._subscription.names)
-        self._counted = {name: found.get(name, 0) for name in self._subscription.names}
+        self._counted = dict.fromkeys(self._subscription.names, 0) | self._client.partitions(self._subscription.names)
         stored = self._stored_at_start()
         self._read_before = frozenset(one.topic for one in stored)
-        wanted = self._subscription
-        self._begun_before = begun_before(wanted.topics, wanted.retry_topic, stored, has_run=has_run)
-        return [name for name in self._subscription.topics if not self._counted[name]]
+        wanted, retry = self._subscription.topics, self._subscription.retry_topic
+        self._begun_before = begun_before(wanted, retry, stored, has_run=has_run)
+        return [name for name in wanted if not self._counted[name]]
 
     def read_all(self) -> None:
         """Without a group: all partitions that there are, and are not read yet, are ours."""

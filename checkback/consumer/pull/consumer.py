@@ -9,13 +9,12 @@ from typing import Any, NamedTuple, Self
 
 from checkback.consumer.listener import NOT_UTF_8, ReceivedMessage, TopicPartition, UnreadableMessage, refuse_no_place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead, PullClient
-from checkback.consumer.pull.connecting import connect
 from checkback.consumer.pull.status import Facts, PullStatus, Read, Verdict, judge
 from checkback.consumer.tags import TagExpression
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.forking import in_child_of, refuse_in_child
+from checkback.greenlets import refuse_greenlets
 from checkback.kafka.bounds import Bounds
-from checkback.kafka.connecting import TransportName
 from checkback.wire.protocol import is_topic_name
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,9 +47,9 @@ class PullConsumer:
 
     Args:
         bootstrap_servers: Kafka's ``host:port``, several with commas.
-        transport: the Kafka client; ``"confluent-kafka"`` is faster and needs the extra ``fast``.
         tag_header: the name of the header whose value is a message's tag.
-        kafka_options: further settings of that client, under its own names.
+        kafka_options: further settings of its client, under librdkafka's names.
+        client: reads instead of one that is made of these; for tests.
 
     Raises:
         ConfigurationError: Kafka does not answer, or a setting is wrong.
@@ -60,15 +59,14 @@ class PullConsumer:
         self,
         bootstrap_servers: str,
         *,
-        transport: TransportName | PullClient | str = TransportName.KAFKA_PYTHON,
         tag_header: str = "tags",
         kafka_options: Mapping[str, Any] | None = None,
+        client: PullClient | None = None,
     ) -> None:
         self._tag_header = tag_header
         self._process = os.getpid()
-        self._client = (
-            connect(transport, bootstrap_servers, kafka_options or {}) if isinstance(transport, str) else transport
-        )
+        refuse_greenlets("A pull consumer", "the waits of its Kafka client block every greenlet.")
+        self._client = client or PullClient(bootstrap_servers, kafka_options or {})
 
     def __enter__(self) -> Self:
         return self

@@ -1,41 +1,36 @@
-"""Reads ``cb.control`` from now on, and writes to it, with either Kafka client."""
+"""Reads ``cb.control`` from now on, and writes to it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
-from checkback.consumer.pull.connecting import connect as connect_reading
+from checkback.consumer.pull.client import PullClient
 from checkback.exceptions import ConfigurationError
-from checkback.kafka.connecting import TransportName
-from checkback.kafka.connecting import connect as connect_writing
-from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer
-from checkback.kafka.transport import OutgoingRecord, Transport
+from checkback.kafka.client_options import of_reaching
+from checkback.kafka.librdkafka.transport import ConfluentTransport
+from checkback.kafka.transport import OutgoingRecord
 
 _WRITE_MS = 10_000
 _FETCH_WAIT_MS = 1_000
 """Long: each consumer reads it, and there is hardly ever anything."""
 _AT_ONCE = 1_000
-_OF_CONNECTIONS = ("security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.", "reconnect.", "oauth")
 
 
 class ControlTopic:
     """A reader of it, and a writer, which connects when it is needed first. For one thread at a time.
 
-    ``options``: of a consumer; those that are about the connection are taken.
+    ``options``: of a consumer. Those that tell how to reach Kafka are used, and others left out.
 
     Raises:
         ConfigurationError: Kafka does not answer.
     """
 
-    def __init__(
-        self, topic: str, bootstrap_servers: str, transport: TransportName | str, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
         self._place = TopicPartition(topic, 0)
-        self._name, self._bootstrap_servers = transport, bootstrap_servers
-        self._options = _of_connection(transport, options)
-        patience = "fetch_max_wait_ms" if transport == TransportName.KAFKA_PYTHON else "fetch.wait.max.ms"
-        self._reading = connect_reading(transport, bootstrap_servers, {**self._options, patience: _FETCH_WAIT_MS})
-        self._writing: Transport | None = None
+        self._bootstrap_servers = bootstrap_servers
+        self._options = of_reaching(options)
+        self._reading = PullClient(bootstrap_servers, {**self._options, "fetch.wait.max.ms": _FETCH_WAIT_MS})
+        self._writing: ConfluentTransport | None = None
         self._offset: int | None = None
 
     def go_to_end(self) -> bool:
@@ -74,7 +69,7 @@ class ControlTopic:
         if not records:
             return
         if self._writing is None:
-            self._writing = connect_writing(self._name, self._bootstrap_servers, _WRITE_MS, self._options)
+            self._writing = ConfluentTransport(self._bootstrap_servers, _WRITE_MS, self._options)
         for key, value in records.items():
             self._writing.write_half(OutgoingRecord(*self._place, key, value, ()))
 
@@ -83,10 +78,3 @@ class ControlTopic:
         self._reading.close()
         if self._writing is not None:
             self._writing.close(_WRITE_MS / 1000)
-
-
-def _of_connection(transport: TransportName | str, options: Mapping[str, Any]) -> dict[str, Any]:
-    if transport == TransportName.KAFKA_PYTHON:
-        both = KafkaConsumer.DEFAULT_CONFIG.keys() & KafkaProducer.DEFAULT_CONFIG.keys()
-        return {name: value for name, value in options.items() if name in both}
-    return {name: value for name, value in options.items() if name.startswith(_OF_CONNECTIONS)}

@@ -5,36 +5,20 @@ from kafka.errors import (
     CommitFailedError,
     CorrelationIdError,
     IllegalGenerationError,
-    InvalidProducerEpochError,
     InvalidReceiveError,
-    InvalidRecordError,
     KafkaError,
     KafkaProtocolError,
-    MessageSizeTooLargeError,
-    ProducerFencedError,
     RebalanceInProgressError,
-    RecordListTooLargeError,
     UnknownBrokerIdError,
     UnknownError,
     UnknownMemberIdError,
 )
 
-REBALANCING = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
-"""The group is sharing its partitions out again."""
-FENCED = (InvalidProducerEpochError, ProducerFencedError)
-"""Another producer of the same transactional id has begun, or Kafka has ended the transaction."""
-OF_THE_RECORD = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
-"""Refusals that are one record's fault: the topic takes others."""
 _TRANSIENT = (
-    *REBALANCING,
-    *(
-        BrokerNotAvailableError,
-        UnknownBrokerIdError,
-        UnknownError,
-        KafkaProtocolError,
-        InvalidReceiveError,
-        CorrelationIdError,
-    ),
+    # the group is sharing its partitions out again
+    *(CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError),
+    *(BrokerNotAvailableError, UnknownBrokerIdError, UnknownError),
+    *(KafkaProtocolError, InvalidReceiveError, CorrelationIdError),
 )
 
 

@@ -18,8 +18,6 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     AuthorizationError,
     CommitFailedError,
@@ -28,11 +26,7 @@ from kafka.errors import (
     InvalidReplicationFactorError,
     KafkaConfigurationError,
     KafkaError,
-    KafkaTimeoutError,
-    LogTruncationError,
     NoError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
     SaslAuthenticationFailedError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -41,5 +35,4 @@ from kafka.errors import (
     for_code,
 )
 from kafka.partitioner.default import murmur2
-from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata

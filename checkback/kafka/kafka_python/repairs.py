@@ -9,7 +9,6 @@ pass over records, in silence.
 | --- | --- |
 | :class:`Fetched` | a header name that is not UTF-8 fails each poll; what failed is looked for in an endless loop |
 | :func:`fetch_again` | what came damaged of a partition is never fetched again |
-| :func:`free_parked` | a partition that was paused with records at hand stands still when it is resumed |
 | :func:`finish_join` | a join that the last poll did not finish is forgotten |
 | :func:`begin_anew_when_lost` | a member that was put out of its group keeps its partitions beside their new owner |
 | :func:`ask_for_another_producer_id` | a producer never writes again after a time-out, or a refusal |
@@ -200,17 +199,6 @@ def being_decoded(consumer: Any) -> TopicPartition | None:
     """The partition whose records the consumer could not decode: its error does not say."""
     decoding = consumer._fetcher._next_partition_records  # noqa: SLF001  (see above)
     return None if decoding is None else decoding.topic_partition
-
-
-def free_parked(consumer: Any) -> None:
-    """Let records come that were set aside when their partition was paused, and that has been resumed.
-
-    kafka-python brings them back only where it remembers no records before them, and what it remembers may be used up.
-    """
-    fetcher = consumer._fetcher  # noqa: SLF001  (see above)
-    remembered = fetcher._next_partition_records  # noqa: SLF001  (likewise)
-    if remembered is not None and not remembered:
-        fetcher._next_partition_records = None  # noqa: SLF001  (likewise)
 
 
 def finish_join(consumer: Any) -> None:

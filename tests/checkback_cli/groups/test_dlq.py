@@ -12,12 +12,12 @@ from typer.testing import CliRunner, Result
 
 from checkback.consumer import ReceivedMessage
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.confluent_sender import Sender
 from checkback.consumer.retries.dead_letters import LetterPlace, mark_of
 from checkback.consumer.retries.resending import transactional_id
 from checkback.consumer.retry import OwnTopics, SentBack, as_it_was, dead_letter
 from checkback.exceptions import CheckbackError
-from checkback.kafka.connecting import TransportName
 from checkback.operations.topics import TopicAdministration
 from checkback_cli import app
 from checkback_cli.groups.dead_letters import content_said
@@ -197,7 +197,7 @@ def test_of_two_who_resend_at_a_time_the_first_is_stopped_and_nothing_is_doubled
     dead.letter("one")
     dead.letter("two")
     second: list[str] = []
-    send = _sender_class().send
+    send = Sender.send
 
     def late(self: Any, *arguments: Any, **options: Any) -> None:
         if not second:
@@ -205,7 +205,7 @@ def test_of_two_who_resend_at_a_time_the_first_is_stopped_and_nothing_is_doubled
             second[:] = dead.resend("--all", "--who", "eve")
         send(self, *arguments, **options)
 
-    monkeypatch.setattr(_sender_class(), "send", late)
+    monkeypatch.setattr(Sender, "send", late)
     said = dead.refused("resend", "--all", "--group", GROUP, "--yes")
     assert "Somebody else has begun to resend dead letters of points" in said
     assert second == ["resent", "resent"]
@@ -253,10 +253,9 @@ def test_nothing_is_resent_while_somebody_s_transaction_may_hide_a_mark(
     assert len(dead.sent_later()) == 1
 
 
-@pytest.mark.parametrize("transport", list(TransportName))
-def test_a_transaction_without_offsets_goes_to_the_partitions_it_names(dead: Dead, transport: str) -> None:
+def test_a_transaction_without_offsets_goes_to_the_partitions_it_names(dead: Dead) -> None:
     connection = Connection(dead.place.bootstrap_servers, GROUP, "test")
-    with closing(clients_of(transport).sender(connection, f"{GROUP}.{transport}")) as sender:
+    with closing(Clients().sender(connection, f"{GROUP}.sender")) as sender:
         records = [SentBack(dead.place.real_topic, None, b"%d" % number, [], number) for number in range(4)]
         sender.send([*records, SentBack(dead.own.later, None, b"any", [])], {}, None)
     assert [(one.partition, one.value) for one in dead.place.read(dead.place.real_topic)] == [
@@ -304,9 +303,3 @@ def test_content_is_bounded_and_what_is_no_text_is_in_hex() -> None:
     assert content_said(b"\xff\x00\x01\x02", 4) == "hex: ff 00 01 02"
     assert content_said(b"\xff\x00\x01\x02", 2) == "hex: ff 00 ... (4 bytes)"
     assert content_said(b"\xff", 0) == "hex:  ... (1 bytes)"
-
-
-def _sender_class() -> Any:
-    from checkback.consumer.clients.confluent_sender import ConfluentSender  # noqa: PLC0415  (one of two)
-
-    return ConfluentSender

@@ -26,7 +26,7 @@ def changed(**settings: object) -> ConsumerSettings:
 
 
 def consumer(kafka: FakeKafka, listener: Listener, settings: ConsumerSettings = QUICK) -> PushConsumer:
-    return PushConsumer("fake:9092", "points", listener, "orders", settings=settings, transport=kafka)
+    return PushConsumer("fake:9092", "points", listener, "orders", settings=settings, clients=kafka)
 
 
 def numbered(count: int) -> list[bytes]:

@@ -52,7 +52,7 @@ class SlowToConnect(FakeKafka):
         super().__init__()
         self.connecting, self.may = threading.Event(), threading.Event()
 
-    def consumer(self, connection: Connection) -> FakeClient:
+    def consumer(self, connection: Connection) -> Any:
         self.connecting.set()
         assert self.may.wait(60)
         return super().consumer(connection)
@@ -67,7 +67,7 @@ def test_a_start_that_is_cancelled_leaves_no_member(cancellations: int) -> None:
         raise AssertionError("nobody has this consumer")
 
     async def main() -> AsyncPushConsumer:
-        points = AsyncPushConsumer("fake:9092", "points", seen, "orders", settings=QUICK, transport=kafka)
+        points = AsyncPushConsumer("fake:9092", "points", seen, "orders", settings=QUICK, clients=kafka)
         starting = asyncio.ensure_future(points.start())
         await asyncio.to_thread(kafka.connecting.wait, 60)
         for _ in range(cancellations):
@@ -89,7 +89,7 @@ def test_a_start_that_is_cancelled_and_fails_has_nothing_to_end() -> None:
     kafka.topics.clear()
 
     async def main() -> None:
-        points = AsyncPushConsumer("fake:9092", "points", later_async, "orders", settings=QUICK, transport=kafka)
+        points = AsyncPushConsumer("fake:9092", "points", later_async, "orders", settings=QUICK, clients=kafka)
         starting = asyncio.ensure_future(points.start())
         await asyncio.to_thread(kafka.connecting.wait, 60)
         starting.cancel()
@@ -121,7 +121,7 @@ def test_what_an_asynchronous_listener_waited_for_may_be_cancelled() -> None:
     async def main() -> None:
         listener: Any = says
         points = AsyncPushConsumer(
-            "fake:9092", "points", listener, "orders", settings=changed(concurrency=1), transport=kafka
+            "fake:9092", "points", listener, "orders", settings=changed(concurrency=1), clients=kafka
         )
         async with points:
             deadline = asyncio.get_running_loop().time() + 60
@@ -146,7 +146,7 @@ def test_what_an_asynchronous_listener_waited_for_may_be_cancelled() -> None:
 def test_what_cannot_work_is_refused_before_anything_is_read(wrong: dict[str, Any], told: str) -> None:
     given: dict[str, Any] = {"listener": lambda _: SUCCESS, "subscription": "orders", **wrong}
     with pytest.raises(ConfigurationError, match=re.escape(told)):
-        PushConsumer("fake:9092", "points", **given, transport=FakeKafka())
+        PushConsumer("fake:9092", "points", **given, clients=FakeKafka())
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_extensions_live_as_long_as_it_does() -> None:
 
     kafka = FakeKafka()
     kafka.write("orders", b"x")
-    points = PushConsumer("fake", "points", Recording(), "orders", transport=kafka, extensions=[Control()])
+    points = PushConsumer("fake", "points", Recording(), "orders", clients=kafka, extensions=[Control()])
     with points:
         assert heard == [points]
     assert heard == [points, "stopped"]
@@ -295,7 +295,7 @@ def test_an_extension_that_does_not_stop_in_order_keeps_neither_the_others_nor_t
                 raise ValueError(self.name)
 
     extensions = [Control("broken"), Control("other")]
-    points = PushConsumer("fake", "points", Recording(), "orders", transport=FakeKafka(), extensions=extensions)
+    points = PushConsumer("fake", "points", Recording(), "orders", clients=FakeKafka(), extensions=extensions)
     points.start()
     with pytest.raises(ValueError, match="broken"):
         points.close()
@@ -312,9 +312,7 @@ def test_what_it_cannot_work_with_is_said_before_anything_is_read() -> None:
         (("points", print, {"orders": "a ||"}), "A tag expression is"),
     ):
         with pytest.raises(ConfigurationError, match=said):
-            PushConsumer("fake", *arguments, transport=FakeKafka())
-    with pytest.raises(ConfigurationError, match="no transport 'carrier-pigeon'"):
-        PushConsumer("fake", "points", Recording(), "orders", transport="carrier-pigeon").start()
+            PushConsumer("fake", *arguments, clients=FakeKafka())
     with pytest.raises(ConfigurationError, match=r"no topic cb\.later.*checkback topics create"):
         consumer(FakeKafka(topics={"orders": 1}), Recording()).start()
 

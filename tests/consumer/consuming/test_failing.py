@@ -89,7 +89,7 @@ def test_whatever_a_coroutine_raises_the_messages_behind_it_are_handled() -> Non
     async def main() -> None:
         settings = changed(concurrency=1, max_reconsume_times=0)
         async with AsyncPushConsumer(
-            "fake:9092", "points", listener, "orders", settings=settings, transport=kafka
+            "fake:9092", "points", listener, "orders", settings=settings, clients=kafka
         ) as points:
             await asyncio.to_thread(soon, lambda: points.figures().all == MessageCounts(done=4, dead=1))
 

@@ -110,7 +110,7 @@ def test_tags_choose_and_what_is_not_wanted_moves_the_window() -> None:
         kafka.logs[ORDERS][number:] = [message]
     seen = Recording()
     wanted = {"orders": "paid||refunded"}
-    with PushConsumer("fake", "points", seen, wanted, settings=QUICK, transport=kafka) as points:
+    with PushConsumer("fake", "points", seen, wanted, settings=QUICK, clients=kafka) as points:
         soon(lambda: kafka.stored_offsets.get(ORDERS, Stored(0)).offset == 3)
         assert points.figures().topics["orders"] == MessageCounts(done=2, filtered=1)
     assert sorted(seen.values) == [b"paid", b"refunded"]
@@ -130,7 +130,7 @@ def test_a_batch_with_an_order_that_has_failed_comes_one_by_one_and_the_bad_one_
         return LATER if b"004" in batches[-1] else SUCCESS
 
     settings = changed(batch=3, order=order, concurrency=1, max_reconsume_times=2)
-    with PushConsumer("fake:9092", "points", listener, "orders", settings=settings, transport=kafka):
+    with PushConsumer("fake:9092", "points", listener, "orders", settings=settings, clients=kafka):
         soon(lambda: kafka.stored_offsets.get(ORDERS, Stored(0)).offset == 9)
     assert [record.value for record in kafka.written] == [b"004"]
     if key or order is Order.PARTITION:
@@ -147,7 +147,7 @@ def test_a_batch_is_done_or_later_as_a_whole() -> None:
         return LATER if messages[0].value == b"003" else SUCCESS
 
     settings = changed(batch=3, concurrency=1)
-    with PushConsumer("fake", "points", listener, "orders", settings=settings, transport=kafka) as points:
+    with PushConsumer("fake", "points", listener, "orders", settings=settings, clients=kafka) as points:
         soon(lambda: points.figures().all == MessageCounts(done=4, retried=3))
     assert batches == [numbered(7)[:3], numbered(7)[3:6], numbered(7)[6:]]
     assert [record.value for record in kafka.written] == numbered(7)[3:6]
@@ -192,7 +192,7 @@ def test_a_listener_may_be_a_coroutine() -> None:
 
     async def run() -> None:
         settings = changed(concurrency=5)
-        async with AsyncPushConsumer("fake", "points", listener, "orders", settings=settings, transport=kafka) as it:
+        async with AsyncPushConsumer("fake", "points", listener, "orders", settings=settings, clients=kafka) as it:
             await asyncio.wait_for(all_seen.wait(), 20)
             await asyncio.to_thread(soon, lambda: it.figures().all == MessageCounts(done=49, retried=1))
             assert not await it.wait(0)
@@ -212,7 +212,7 @@ def test_a_loop_that_is_closed_ends_the_consumer() -> None:
         return SUCCESS
 
     async def run() -> AsyncPushConsumer:
-        points = AsyncPushConsumer("fake", "points", listener, "orders", settings=QUICK, transport=kafka)
+        points = AsyncPushConsumer("fake", "points", listener, "orders", settings=QUICK, clients=kafka)
         return await points.start()
 
     points = asyncio.run(run())

@@ -8,11 +8,11 @@ import pytest
 
 from checkback.consumer import PushConsumer, TopicPartition
 from checkback.consumer.clients.base import Connection, KafkaAwayError, in_commits
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.offsets.metadata import MOST_BYTES, Stored, encode
 from checkback.consumer.retry import SentBack
 from checkback.operations.topics import TopicAdministration
-from tests.consumer.group import BOTH, group_of, options
+from tests.consumer.group import group_of, options
 from tests.consumer.waiting import Recording, soon
 from tests.place import Place as Topics
 
@@ -51,13 +51,10 @@ def test_pieces_have_all_and_each_is_small() -> None:
     assert len(list(in_commits({place: Stored(1) for place in offsets}))) == 1
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_they_are_stored_by_a_consumer_and_in_a_transaction(
-    place: Topics, wide: list[TopicPartition], transport: str
-) -> None:
+def test_they_are_stored_by_a_consumer_and_in_a_transaction(place: Topics, wide: list[TopicPartition]) -> None:
     assert MOST_BYTES - 4 < len(LONG.metadata) <= MOST_BYTES
-    clients = clients_of(transport)
-    connection = Connection(place.bootstrap_servers, group_of(place.topics), "test", options(transport))
+    clients = Clients()
+    connection = Connection(place.bootstrap_servers, group_of(place.topics), "test", options())
     client = clients.consumer(connection)
     try:
         patiently(lambda: client.store(dict.fromkeys(wide, LONG)))
@@ -68,8 +65,7 @@ def test_they_are_stored_by_a_consumer_and_in_a_transaction(
     begun = PushConsumer(
         *(place.bootstrap_servers, f"{group_of(place.topics)}-2", Recording(), wide[0].topic),
         topics=place.topics,
-        transport=transport,
-        kafka_options=options(transport),
+        kafka_options=options(),
     )
     with begun as points:
         soon(lambda: len(points.figures().partitions) == PARTITIONS + 1)
@@ -79,6 +75,6 @@ def test_they_are_stored_by_a_consumer_and_in_a_transaction(
             sender.send([record], dict.fromkeys(wide, Stored(1, LONG.metadata)), points._engine._client.membership())
         finally:
             sender.close()
-        in_group = Connection(place.bootstrap_servers, points.group, "test", options(transport))
+        in_group = Connection(place.bootstrap_servers, points.group, "test", options())
         last = patiently(lambda: clients.stored(in_group, [wide[0], wide[-1]]))
     assert last == {wide[0]: Stored(1, LONG.metadata), wide[-1]: Stored(1, LONG.metadata)}

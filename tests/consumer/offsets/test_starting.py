@@ -35,7 +35,7 @@ def points(
     settings = ConsumerSettings(
         concurrency=1, start_at=StartAt.LAST, store_interval=0.05, when_offset_is_gone=when_offset_is_gone
     )
-    return PushConsumer("fake:9092", "points", seen, topics or ["orders"], settings=settings, transport=kafka)
+    return PushConsumer("fake:9092", "points", seen, topics or ["orders"], settings=settings, clients=kafka)
 
 
 def that_has_run() -> FakeKafka:
@@ -188,7 +188,7 @@ def test_what_lies_before_the_position_in_a_topic_that_was_made_again_is_read(
 
 def test_a_client_that_remembers_the_old_topic_is_made_to_forget_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 0.2)
-    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1}, topic_ids={"orders": "first"}, remembers_topics=True)
+    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1}, topic_ids={"orders": "first"})
     with points(kafka, seen := Recording()):
         soon(lambda: ORDERS in kafka.stored_offsets)
         kafka.write("orders", b"before", b"before, too")
@@ -309,7 +309,7 @@ def test_what_was_read_before_retention_deleted_the_rest_is_handled() -> None:
     kafka.write("orders", b"0", b"1", b"2")
     seen = Recording(says)
     settings = ConsumerSettings(concurrency=1, start_at=StartAt.FIRST, store_interval=0.05)
-    with PushConsumer("fake:9092", "points", seen, ["orders"], settings=settings, transport=kafka) as consumer:
+    with PushConsumer("fake:9092", "points", seen, ["orders"], settings=settings, clients=kafka) as consumer:
         soon(lambda: sum(one.held for one in consumer.figures().partitions) == 3)
         kafka.write("orders", *(b"%d" % number for number in range(3, 12)))
         kafka.first[ORDERS], kafka.limits_away = 10, 2

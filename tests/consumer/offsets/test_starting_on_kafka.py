@@ -10,12 +10,11 @@ import pytest
 from kafka import KafkaAdminClient
 
 from checkback.consumer import StartAt, engine
-from checkback.consumer.clients.base import Connection, GroupClient, KafkaAwayError
-from checkback.consumer.clients.connecting import clients_of
-from checkback.kafka.connecting import TransportName
+from checkback.consumer.clients.base import Connection, KafkaAwayError
+from checkback.consumer.clients.confluent import Clients, GroupClient
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
-from tests.consumer.group import BOTH, group_of, member, stored_by, write
+from tests.consumer.group import group_of, member, stored_by, write
 from tests.consumer.waiting import Recording, soon
 from tests.place import Place as Topics
 
@@ -37,16 +36,15 @@ def make_again(place: Topics) -> None:
         soon(lambda: administration.partitions([place.real_topic]))
 
 
-@pytest.mark.parametrize("transport", BOTH)
 @pytest.mark.parametrize("forget", [expire, make_again])
 def test_a_group_that_has_run_passes_over_nothing(
-    place: Topics, transport: str, forget: Callable[[Topics], None], caplog: pytest.LogCaptureFixture
+    place: Topics, forget: Callable[[Topics], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with member(place, Recording(), transport, start_at=StartAt.LAST):
+    with member(place, Recording(), start_at=StartAt.LAST):
         soon(lambda: len(stored_by(place)) == 4)
     forget(place)
     write(place, *[b"%d" % number for number in range(8)])
-    with member(place, seen := Recording(), transport, start_at=StartAt.LAST):
+    with member(place, seen := Recording(), start_at=StartAt.LAST):
         soon(lambda: len(seen.values) == 8)
     assert sorted(seen.values) == [b"%d" % number for number in range(8)]
     lost = [one for one in caplog.records if "its stored offset is gone" in one.getMessage()]
@@ -54,13 +52,12 @@ def test_a_group_that_has_run_passes_over_nothing(
     assert len(lost) == 4
 
 
-@pytest.mark.parametrize("transport", BOTH)
 def test_a_topic_that_is_made_again_while_the_group_runs_is_read_from_its_first_message(
-    place: Topics, transport: str, monkeypatch: pytest.MonkeyPatch
+    place: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 1.0)
     write(place, *[b"old"] * 4)
-    with member(place, seen := Recording(), transport, start_at=StartAt.LAST):
+    with member(place, seen := Recording(), start_at=StartAt.LAST):
         soon(lambda: len(stored_by(place)) == 4)
         write(place, *[b"before"] * 4)
         soon(lambda: len(seen.values) == 4)
@@ -78,7 +75,7 @@ def test_a_topic_that_is_made_again_on_a_broker_that_was_restarted_is_read(
     with LocalKafka() as kafka:
         own = place.on(kafka.bootstrap_servers)
         own.create_topics(4)
-        with member(own, seen := Recording(), TransportName.CONFLUENT):
+        with member(own, seen := Recording()):
             write(own, *[b"old"] * 4)
             soon(lambda: len(seen.values) == 4)
             kafka.kill()
@@ -97,7 +94,7 @@ def test_a_topic_that_is_made_again_on_a_broker_that_was_restarted_is_read(
 
 def test_a_client_forgets_topics_also_while_kafka_is_away(tmp_path: Path) -> None:
     with LocalKafka(tmp_path / "kafka") as kafka:
-        clients = clients_of(TransportName.CONFLUENT)
+        clients = Clients()
         with closing(clients.consumer(Connection(kafka.bootstrap_servers, "points", "test"))) as client:
             kafka.kill()
             client.forget()
@@ -112,11 +109,7 @@ def _answers(client: GroupClient) -> bool:
         return False
 
 
-def test_both_clients_spell_a_topics_id_in_one_way(place: Topics) -> None:
-    """Else members of one group would take each other's offsets for those of another topic, at each rebalance."""
-    found = []
-    for transport in BOTH:
-        with closing(clients_of(transport).consumer(Connection(place.bootstrap_servers, "points", "test"))) as client:
-            found.append(client.topic_ids([*place.topics.all(), place.real_topic]))
-    assert found[0] == found[1]
-    assert len(set(found[0].values())) == len(place.topics.all()) + 1
+def test_topics_have_ids_of_their_own(place: Topics) -> None:
+    with closing(Clients().consumer(Connection(place.bootstrap_servers, "points", "test"))) as client:
+        found = client.topic_ids([*place.topics.all(), place.real_topic])
+    assert len(set(found.values())) == len(place.topics.all()) + 1

@@ -1,4 +1,4 @@
-"""Storing with confluent-kafka: librdkafka may lose a call, and nobody waits for it for ever."""
+"""Storing: librdkafka may lose a call, and nobody waits for it for ever."""
 
 import threading
 from typing import Any
@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.consumer.clients import confluent, kafka_python_sender
+from checkback.consumer.clients import confluent
 from checkback.consumer.clients.base import KafkaAwayError
-from checkback.consumer.clients.confluent import ConfluentClient
-from checkback.consumer.clients.confluent_sender import ConfluentSender
-from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender
+from checkback.consumer.clients.confluent import GroupClient
+from checkback.consumer.clients.confluent_sender import Sender
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.kafka.librdkafka import transactional
@@ -41,8 +40,8 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Losing:
     return Losing()
 
 
-def client_of(losing: Losing) -> ConfluentClient:
-    client = ConfluentClient.__new__(ConfluentClient)
+def client_of(losing: Losing) -> GroupClient:
+    client = GroupClient.__new__(GroupClient)
     stands_in: Any = losing
     client._consumer, client._storing, client._lost_at = stands_in, None, 0.0
     return client
@@ -104,8 +103,8 @@ class LosingProducer:
         self.committed = True
 
 
-def sender_of(losing: LosingProducer) -> ConfluentSender:
-    sender = ConfluentSender.__new__(ConfluentSender)
+def sender_of(losing: LosingProducer) -> Sender:
+    sender = Sender.__new__(Sender)
     sender._kafka, sender._partitions = Transactional.__new__(Transactional), {}
     stands_in: Any = losing
     sender._kafka.producer, sender._kafka.spent, sender._kafka._connections = stands_in, False, None
@@ -130,14 +129,3 @@ def test_what_adding_them_raises_is_ours() -> None:
     with pytest.raises(KafkaAwayError):
         sender_of(losing).send([], OFFSETS, None)
     assert not losing.committed
-
-
-def test_nor_for_a_transaction_of_kafka_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_python_sender, "_COMMIT_SECONDS", 0.05)
-    losing = LosingProducer()
-    losing.send_offsets_to_transaction = lambda *_: losing.answers.wait(60)  # type: ignore[assignment]  # without time limit
-    sender = KafkaPythonSender.__new__(KafkaPythonSender)
-    sender._producer = losing
-    with pytest.raises(KafkaAwayError, match="TimeoutError"):
-        sender.send([], OFFSETS, None)
-    losing.answers.set()

@@ -18,8 +18,8 @@ def numbered(first: int, count: int) -> list[bytes]:
 
 
 @contextmanager
-def started(place: Topics, transport: str) -> Iterator["subprocess.Popen[bytes]"]:
-    arguments = (place.bootstrap_servers, place.topics.prefix, place.real_topic, transport)
+def started(place: Topics) -> Iterator["subprocess.Popen[bytes]"]:
+    arguments = (place.bootstrap_servers, place.topics.prefix, place.real_topic)
     command = [sys.executable, "-m", "tests.consumer.killed", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:

@@ -2,7 +2,6 @@
 
 import threading
 
-import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -15,8 +14,7 @@ from checkback.consumer import (
 )
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import OwnTopics
-from checkback.kafka.connecting import TransportName
-from tests.consumer.group import BOTH, ends_of, group_of, member, stored_by, without_topic, write
+from tests.consumer.group import ends_of, group_of, member, stored_by, without_topic, write
 from tests.consumer.on_kafka.scene import LATER, SUCCESS, numbered, started
 from tests.consumer.waiting import Recording, soon
 from tests.place import Place as Topics
@@ -27,7 +25,7 @@ def test_the_message_that_kills_is_a_dead_letter_in_the_end(place: Topics) -> No
     lives, said = 0, list[bytes]()
     while not place.read(place.topics.dead(group_of(place.topics))) and lives < 8:
         lives += 1
-        with started(place, TransportName.CONFLUENT) as process:
+        with started(place) as process:
             soon(lambda: process.poll() is not None or dead_letters(place))
             process.kill()
             said += process.communicate()[0].split(b"\n")
@@ -42,11 +40,10 @@ def dead_letters(place: Topics) -> bool:
     return bool(place.read(place.topics.dead(group_of(place.topics))))
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_what_is_tried_in_vain_is_a_dead_letter_and_its_offset_is_stored_with_it(place: Topics, transport: str) -> None:
+def test_what_is_tried_in_vain_is_a_dead_letter_and_its_offset_is_stored_with_it(place: Topics) -> None:
     write(place, b"bad", b"good")
     seen = Recording(lambda message, _: LATER if message.value == b"bad" else SUCCESS)
-    with member(place, seen, transport, max_reconsume_times=0) as points:
+    with member(place, seen, max_reconsume_times=0) as points:
         soon(lambda: points.figures().all.dead == 1)
     (dead,) = place.read(place.topics.dead(group_of(place.topics)))
     headers = dict(dead.headers)
@@ -55,13 +52,12 @@ def test_what_is_tried_in_vain_is_a_dead_letter_and_its_offset_is_stored_with_it
     assert without_topic(stored_by(place)[TopicPartition(place.real_topic, 0)]) == Stored(1)
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topics, transport: str) -> None:
+def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topics) -> None:
     other = Producer({"bootstrap.servers": place.bootstrap_servers})
     other.produce(place.real_topic, b"bad", partition=0, headers=[("a", None), ("b", b"")])
     assert other.flush(120) == 0
     own, seen = OwnTopics.of(place.topics, group_of(place.topics)), Recording(lambda *_: LATER)
-    with member(place, seen, transport, max_reconsume_times=1, retry_levels=[100.0]) as points:
+    with member(place, seen, max_reconsume_times=1, retry_levels=[100.0]) as points:
         soon(lambda: points.figures().all.retried == 1)
         later = place.read(place.topics.later)[0]
         foreign: list[tuple[str, str | bytes | None]] = [
@@ -77,10 +73,9 @@ def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topi
     assert [list(headers) for headers in again] == [[("a", None), ("b", b"")]] * 2
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_a_topic_of_dead_letters_that_was_deleted_is_made_again(place: Topics, transport: str) -> None:
+def test_a_topic_of_dead_letters_that_was_deleted_is_made_again(place: Topics) -> None:
     dead = place.topics.dead(group_of(place.topics))
-    with member(place, Recording(lambda *_: LATER), transport, max_reconsume_times=0) as points:
+    with member(place, Recording(lambda *_: LATER), max_reconsume_times=0) as points:
         write(place, b"first")
         soon(lambda: points.figures().all.dead == 1)
         admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
@@ -93,8 +88,7 @@ def test_a_topic_of_dead_letters_that_was_deleted_is_made_again(place: Topics, t
     assert stored_by(place)[TopicPartition(place.real_topic, 0)].offset == 2
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_what_is_too_large_for_a_later_try_is_dead_and_takes_no_other_with_it(place: Topics, transport: str) -> None:
+def test_what_is_too_large_for_a_later_try_is_dead_and_takes_no_other_with_it(place: Topics) -> None:
     """Ten at once: a batch of those that fit is too large for the topic as well."""
     admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, place.topics.later, {"max.message.bytes": "3000"})])
@@ -107,7 +101,7 @@ def test_what_is_too_large_for_a_later_try_is_dead_and_takes_no_other_with_it(pl
         together.wait(20)
         return LATER
 
-    with member(place, Recording(says), transport, concurrency=10) as points:
+    with member(place, Recording(says), concurrency=10) as points:
         soon(lambda: points.figures().all == MessageCounts(retried=9, dead=1))
     assert sorted(record.value for record in place.read(place.topics.later)) == small
     (dead,) = place.read(place.topics.dead(group_of(place.topics)))

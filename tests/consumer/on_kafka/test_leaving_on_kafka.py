@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import ConfluentClient
+from checkback.consumer.clients.confluent import GroupClient
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.kafka.librdkafka.group_members import members_of
@@ -21,7 +21,7 @@ LONG_SESSION = {"session.timeout.ms": 900_000, "max.poll.interval.ms": 900_000}
 class Rebalances:
     """What an engine does of them here: it begins all that it is given."""
 
-    def __init__(self, client: ConfluentClient) -> None:
+    def __init__(self, client: GroupClient) -> None:
         self._client = client
         self.count = 0
         self.partitions = set[TopicPartition]()
@@ -40,8 +40,8 @@ class Rebalances:
     lost = left
 
 
-def joined(place: Place, group: str) -> tuple[ConfluentClient, Rebalances]:
-    client = ConfluentClient(Connection(place.bootstrap_servers, group, "member", LONG_SESSION))
+def joined(place: Place, group: str) -> tuple[GroupClient, Rebalances]:
+    client = GroupClient(Connection(place.bootstrap_servers, group, "member", LONG_SESSION))
     rebalances = Rebalances(client)
     client.join([place.real_topic], rebalances)
     return client, rebalances

@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-from collections.abc import Collection
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,20 +21,18 @@ from checkback.consumer import (
     StartAt,
     TopicPartition,
 )
-from checkback.consumer.clients.base import Connection, KafkaAwayError
-from checkback.consumer.clients.connecting import clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.confluent import Clients
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retry import SentBack
-from checkback.kafka.connecting import TransportName
 from checkback_cli import app
-from tests.consumer.group import BOTH, ends_of, group_of, member, options, stored_by, without_topic, write
+from tests.consumer.group import ends_of, group_of, member, options, stored_by, without_topic, write
 from tests.consumer.on_kafka.scene import LATER, SUCCESS, numbered, started
 from tests.consumer.waiting import Recording, soon
 from tests.place import Place as Topics
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_two_members_share_a_topic_and_nothing_finished_is_done_again(place: Topics, transport: str) -> None:
+def test_two_members_share_a_topic_and_nothing_finished_is_done_again(place: Topics) -> None:
     """The second comes in the midst of things, the first leaves in the midst of things; each 100th message fails."""
     slow = threading.Event()
 
@@ -47,7 +44,7 @@ def test_two_members_share_a_topic_and_nothing_finished_is_done_again(place: Top
 
     first, second = Recording(says), Recording(says)
     write(place, *numbered(0, 1_000))
-    one, two = member(place, first, transport), member(place, second, transport)
+    one, two = member(place, first), member(place, second)
     with one, two:
         write(place, *numbered(1_000, 1_000))
         soon(lambda: any(part.partition.topic == place.real_topic for part in two.figures().partitions))
@@ -70,24 +67,20 @@ def test_two_members_share_a_topic_and_nothing_finished_is_done_again(place: Top
     assert sorted(sent_back) == sorted(value or b"" for value in failing)  # each once
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_nulls_are_sent_back_as_they_are(place: Topics, transport: str) -> None:
-    """kafka-python refuses a record that has neither key nor value, though Kafka does not; it has no null headers."""
-    sender = clients_of(transport).sender(Connection(place.bootstrap_servers, "", "test"), f"{place.real_topic}.nulls")
+def test_nulls_are_sent_back_as_they_are(place: Topics) -> None:
+    sender = Clients().sender(Connection(place.bootstrap_servers, "", "test"), f"{place.real_topic}.nulls")
     headers = [("none", None), ("empty", b"")]
     sender.send([SentBack(place.real_topic, key, None, headers, 0) for key in (None, b"k")], {}, None)
     sender.close()
     read = place.read(place.real_topic)
     assert [(one.key, one.value) for one in read] == [(None, None), (b"k", None)]
-    none = None if transport == TransportName.CONFLUENT else b""
-    assert [one.headers for one in read] == [[("none", none), ("empty", b"")]] * 2
+    assert [one.headers for one in read] == [headers] * 2
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_who_is_killed_repeats_only_what_was_unfinished(place: Topics, transport: str) -> None:
+def test_who_is_killed_repeats_only_what_was_unfinished(place: Topics) -> None:
     values = numbered(0, 40)
     write(place, b"hang", *values)
-    with started(place, transport) as killed:
+    with started(place) as killed:
         soon(lambda: sum(stored.offset + len_of(stored) for stored in stored_by(place).values()) == 41)
         killed.kill()
         said = killed.communicate()[0].split(b"\n")
@@ -95,7 +88,7 @@ def test_who_is_killed_repeats_only_what_was_unfinished(place: Topics, transport
     stored = stored_by(place)
     assert stored[TopicPartition(place.real_topic, 0)].offset == 0
     seen = Recording()
-    with member(place, seen, transport, name="one"):
+    with member(place, seen, name="one"):
         soon(lambda: seen.values)
         soon(lambda: stored_by(place)[TopicPartition(place.real_topic, 0)].offset == 11)
     assert seen.values == [b"hang"]
@@ -105,71 +98,56 @@ def len_of(stored: Stored) -> int:
     return sum(len(one) for one in decode(stored).done) + (1 if decode(stored).done else 0)
 
 
-@pytest.mark.parametrize(
-    ("transport", "more"),
-    [
-        (TransportName.KAFKA_PYTHON, {"max_in_flight_requests_per_connection": 10, "request_timeout_ms": 40_000}),
-        (TransportName.CONFLUENT, {"socket_timeout_ms": 30_000, "acks": 1, "enable_idempotence": False}),
-    ],
-)
-def test_options_of_the_consumer_that_no_transaction_may_have_hold_nothing_up(
-    place: Topics, transport: str, more: dict[str, Any]
-) -> None:
+def test_options_of_the_consumer_that_no_transaction_may_have_hold_nothing_up(place: Topics) -> None:
     write(place, b"bad")
     points = PushConsumer(
         *(place.bootstrap_servers, group_of(place.topics), lambda _: LATER, [place.real_topic]),
         settings=ConsumerSettings(start_at=StartAt.FIRST, max_reconsume_times=0, hear_resets=False),
         topics=place.topics,
-        transport=transport,
-        kafka_options=options(transport, **more),
+        kafka_options=options(socket_timeout_ms=30_000, acks=1, enable_idempotence=False),
     )
     with points:
         soon(lambda: points.figures().all.dead == 1)
 
 
-@pytest.mark.parametrize("transport", BOTH)
 def test_an_offset_that_retention_has_taken_goes_on_at_the_first_there_is(
-    place: Topics, transport: str, caplog: pytest.LogCaptureFixture
+    place: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with member(place, Recording(), transport) as points:
+    with member(place, Recording()) as points:
         soon(lambda: len(points.figures().partitions) == 5)
     write(place, *numbered(0, 40))
     admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
     admin.delete_records({KafkaPartition(place.real_topic, 1): 4})
     admin.close()
     seen = Recording()
-    with member(place, seen, transport):
+    with member(place, seen):
         soon(lambda: len(seen.values) == 36)
         soon(lambda: stored_by(place)[TopicPartition(place.real_topic, 1)].offset == 10)
     assert "offset 0 is gone: retention has deleted 4 offsets unread" in caplog.text
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_what_is_written_to_added_partitions_while_nobody_runs_is_read(place: Topics, transport: str) -> None:
+def test_what_is_written_to_added_partitions_while_nobody_runs_is_read(place: Topics) -> None:
     seen = Recording()
-    with member(place, seen, transport, start_at=StartAt.LAST):
+    with member(place, seen, start_at=StartAt.LAST):
         soon(lambda: len(stored_by(place)) == 4)
     admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
     admin.create_partitions({place.real_topic: 6})
     admin.close()
     with place.producer() as producer:
         producer.send(place.real_topic, b"new", partition=5).get(120)
-    with member(place, seen, transport, start_at=StartAt.LAST):
+    with member(place, seen, start_at=StartAt.LAST):
         soon(lambda: seen.values)
     assert seen.values == [b"new"]
 
 
-@pytest.mark.parametrize("transport", BOTH)
 def test_broadcasting_gives_all_to_each_and_goes_on_where_its_file_says(
-    place: Topics, transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    place: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def one(name: str, listener: Recording) -> PushConsumer:
         settings = ConsumerSettings(
             mode=Mode.BROADCASTING, start_at=StartAt.FIRST, store_interval=0.2, offset_file=tmp_path / name
         )
-        return PushConsumer(
-            place.bootstrap_servers, "screens", listener, place.real_topic, settings=settings, transport=transport
-        )
+        return PushConsumer(place.bootstrap_servers, "screens", listener, place.real_topic, settings=settings)
 
     first, second = Recording(lambda message, _: LATER if message.value == b"00003" else SUCCESS), Recording()
     write(place, *numbered(0, 8))
@@ -190,10 +168,7 @@ def test_broadcasting_gives_all_to_each_and_goes_on_where_its_file_says(
     assert "messages since are given again" in caplog.text
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_where_all_is_read_there_is_no_lag_although_a_transaction_has_ended_there(
-    place: Topics, transport: str
-) -> None:
+def test_where_all_is_read_there_is_no_lag_although_a_transaction_has_ended_there(place: Topics) -> None:
     """One that was committed, and one of which nothing is left: neither end is a message."""
     producer = KafkaProducer(bootstrap_servers=place.bootstrap_servers, transactional_id=f"{place.topics.prefix}writer")
     producer.init_transactions()
@@ -204,7 +179,7 @@ def test_where_all_is_read_there_is_no_lag_although_a_transaction_has_ended_ther
     producer.close()
     assert ends_of(place)[TopicPartition(place.real_topic, 0)] == 4
     seen = Recording()
-    with member(place, seen, transport) as points:
+    with member(place, seen) as points:
         soon(
             lambda: (
                 without_topic(stored_by(place).get(TopicPartition(place.real_topic, 0))) == Stored(4, "cb1;4;1;0;0;;")
@@ -215,34 +190,29 @@ def test_where_all_is_read_there_is_no_lag_although_a_transaction_has_ended_ther
     assert without_topic(stored_by(place)[TopicPartition(place.real_topic, 0)]) == Stored(4)
 
 
-@pytest.mark.parametrize("writer", BOTH)
-@pytest.mark.parametrize("reader", BOTH)
-def test_what_one_client_stores_beside_an_offset_the_other_one_reads(place: Topics, writer: str, reader: str) -> None:
+def test_what_is_stored_beside_an_offset_is_read_as_it_was(place: Topics) -> None:
     """Of many lengths: confluent-kafka reads on in its memory where there is no zero byte at the end."""
     connection = Connection(place.bootstrap_servers, group_of(place.topics), "test")
-    client = clients_of(writer).consumer(connection)
+    client = Clients().consumer(connection)
     try:
         for length in range(1, 60):
             offsets = {TopicPartition(place.real_topic, number): Stored(length, "x" * length) for number in range(4)}
             client.store(offsets)
-            assert clients_of(reader).stored(connection, offsets) == offsets
+            assert Clients().stored(connection, offsets) == offsets
     finally:
         client.close()
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_members_that_want_different_tags_notice(
-    place: Topics, transport: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_members_that_want_different_tags_notice(place: Topics, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "checkback")
     began = monotonic()
-    one = member(place, Recording(), transport, {place.real_topic: "a"})
-    with one, member(place, Recording(), transport, {place.real_topic: "b"}):
+    one = member(place, Recording(), {place.real_topic: "a"})
+    with one, member(place, Recording(), {place.real_topic: "b"}):
         soon(lambda: f"wants other tags of {place.real_topic} than" in caplog.text)
     assert monotonic() - began < 25, "who has no partitions yet leaves at once, too, and nobody waits for it"
 
 
-def test_three_that_run_go_back_and_forward_with_either_client(place: Topics, tmp_path: Path) -> None:
+def test_three_that_run_go_back_and_forward(place: Topics, tmp_path: Path) -> None:
     config = tmp_path / "checkback.toml"
     config.write_text(
         f'[kafka]\nbootstrap_servers = "{place.bootstrap_servers}"\ntopic_prefix = "{place.topics.prefix}"\n'
@@ -255,8 +225,7 @@ def test_three_that_run_go_back_and_forward_with_either_client(place: Topics, tm
         return [json.loads(line) for line in result.stdout.splitlines()]
 
     seen, may_end = Recording(), threading.Event()
-    transports = (TransportName.KAFKA_PYTHON, TransportName.CONFLUENT, TransportName.KAFKA_PYTHON)
-    members = [member(place, seen, transport, hear_resets=True) for transport in transports]
+    members = [member(place, seen, hear_resets=True) for _ in range(3)]
     write(place, *numbered(0, 80))
     with members[0], members[1], members[2]:
         soon(lambda: len(seen.messages) == 80)
@@ -276,46 +245,3 @@ def test_three_that_run_go_back_and_forward_with_either_client(place: Topics, tm
         soon(lambda: seen.counts[b"new"] == 4)
         assert len(seen.messages) <= 100 + 4 * 4 + 4  # those that listeners had in hand, and no other
     assert {part: stored.offset for part, stored in stored_by(place).items()} == ends_of(place)
-
-
-class Told:
-    """What a client has said of its partitions, in order."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, set[int]]] = []
-
-    def assigned(self, places: Collection[TopicPartition]) -> None:
-        self.said.append(("assigned", {one.partition for one in places}))
-
-    def leaving(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        self.said.append(("leaving", {one.partition for one in places}))
-        return {}
-
-    def left(self, places: Collection[TopicPartition]) -> None:
-        self.said.append(("left", {one.partition for one in places}))
-
-    def lost(self, places: Collection[TopicPartition]) -> None:
-        self.said.append(("lost", {one.partition for one in places}))
-
-
-def test_who_hears_in_a_join_that_nobody_knows_it_has_lost_all_it_had(place: Topics) -> None:
-    """As a process that was suspended for longer than its session, and finds that the others are sharing out again."""
-    short = options(TransportName.KAFKA_PYTHON, session_timeout_ms=6_000)  # for which the others wait for the lost one
-    client: Any = clients_of(TransportName.KAFKA_PYTHON).consumer(
-        Connection(place.bootstrap_servers, group_of(place.topics), "test", options=short)
-    )
-    told, everything = Told(), ("assigned", {0, 1, 2, 3})
-    try:
-        client.join([place.real_topic], told)
-        soon(lambda: client.poll(0.1) == {} and told.said == [everything])
-        coordinator = client._consumer._coordinator
-        coordinator._generation.member_id = "nobody"
-        coordinator.request_rejoin()
-        soon(lambda: client.poll(0.1) == {} and len(told.said) == 3)
-        assert told.said == [everything, ("lost", {0, 1, 2, 3}), everything]
-        assert client.membership().member_id != "nobody"
-        coordinator.reset_generation()
-        with pytest.raises(KafkaAwayError, match="not a member of its group"):
-            client.membership()
-    finally:
-        client.close()

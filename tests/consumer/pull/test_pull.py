@@ -1,4 +1,4 @@
-"""Pulling from a real Kafka, with both clients; each status by name."""
+"""Pulling from a real Kafka; each status by name."""
 
 import re
 import threading
@@ -16,10 +16,8 @@ from checkback import ConfigurationError
 from checkback.consumer import PullConsumer, PullResult, PullStatus
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.pull.client import LogRead, PullClient
-from checkback.consumer.pull.connecting import connect
 from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.bounds import Bounds
-from checkback.kafka.connecting import TransportName
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from tests.place import wait_until
@@ -72,14 +70,9 @@ def log(broker: LocalKafka) -> Log:
     return Log(broker.bootstrap_servers)
 
 
-@pytest.fixture(params=list(TransportName))
-def transport(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
-def consumer(log: Log, transport: str) -> Iterator[PullConsumer]:
-    with PullConsumer(log.bootstrap_servers, transport=transport) as one:
+def consumer(log: Log) -> Iterator[PullConsumer]:
+    with PullConsumer(log.bootstrap_servers) as one:
         yield one
 
 
@@ -183,10 +176,10 @@ class Deleting:
         self.client.close()
 
 
-def test_message_was_removing(log: Log, transport: str) -> None:
+def test_message_was_removing(log: Log) -> None:
     log.write(A, B, C)
-    deleting = Deleting(connect(transport, log.bootstrap_servers, {}), log, 2)
-    with PullConsumer(log.bootstrap_servers, transport=deleting) as consumer:
+    deleting: Any = Deleting(PullClient(log.bootstrap_servers, {}), log, 2)
+    with PullConsumer(log.bootstrap_servers, client=deleting) as consumer:
         assert consumer.pull(log.topic, 0, 1) == PullResult(PullStatus.MESSAGE_WAS_REMOVING, 2, 2, 3)
         assert values(consumer.pull(log.topic, 0, 2)) == [b"c"]
 
@@ -244,14 +237,9 @@ def test_arguments_that_make_no_sense_are_refused(log: Log, consumer: PullConsum
         consumer.pull(log.topic, 0, 0, tags="a || ")
 
 
-def test_a_client_that_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="There is no transport 'pigeon'"):
-        PullConsumer("localhost:1", transport="pigeon")
-
-
 def test_no_kafka_is_said() -> None:
     with pytest.raises(KafkaUnreachableError, match="No Kafka answers at localhost:1"):
-        PullConsumer("localhost:1", kafka_options={"bootstrap_timeout_ms": 100})
+        PullConsumer("localhost:1")
 
 
 def test_the_pages_last_messages(log: Log, capsys: pytest.CaptureFixture[str]) -> None:

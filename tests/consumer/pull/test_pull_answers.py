@@ -6,12 +6,12 @@ import pytest
 
 from checkback.consumer import PullConsumer, PullResult, PullStatus
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
-from checkback.consumer.pull.client import LogRead
+from checkback.consumer.pull.client import LogRead, PullClient
 from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.bounds import Bounds
 
 
-class Scripted:
+class Scripted(PullClient):
     """A client that gives its answers one after the other, the last one for ever."""
 
     def __init__(self, bounds: list[Bounds | None], reads: list[LogRead]) -> None:
@@ -21,10 +21,10 @@ class Scripted:
     def partitions(self, topic: str) -> Sequence[int]:
         return [0]
 
-    def bounds(self, place: TopicPartition) -> Bounds | None:
+    def bounds(self, partition: TopicPartition) -> Bounds | None:
         return self._bounds.pop(0) if len(self._bounds) > 1 else self._bounds[0]
 
-    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, partition: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         self.asked.append(offset)
         return self._reads.pop(0) if len(self._reads) > 1 else self._reads[0]
 
@@ -33,7 +33,7 @@ class Scripted:
 
 
 def pull(client: Scripted, wait_ms: int = 0) -> PullResult:
-    return PullConsumer("", transport=client).pull("orders", 0, 5, wait_ms=wait_ms)
+    return PullConsumer("", client=client).pull("orders", 0, 5, wait_ms=wait_ms)
 
 
 MESSAGE = ReceivedMessage("orders", 0, 8, None, b"v")

@@ -21,7 +21,6 @@ from checkback.consumer.resetting.control import ResetDone, is_order
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.consumer.resetting.orders import ResetListener
 from checkback.exceptions import CheckbackError
-from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.polling import poll
 from checkback_cli import app
 from tests import place as places
@@ -111,18 +110,18 @@ class Running:
         self.consumers: list[Consumer] = []
         self._listeners: list[ResetListener] = []
 
-    def consumer(self, *, listens: TransportName | None = None) -> Consumer:
+    def consumer(self, *, listens: bool = False) -> Consumer:
         consumer = Consumer(self.place.bootstrap_servers, self.topic, self.group)
         consumer.start()
         self.consumers.append(consumer)
-        if listens is not None:
-            listener = ResetListener(self.group, lambda: self.control(listens))
+        if listens:
+            listener = ResetListener(self.group, self.control)
             listener.start(consumer)
             self._listeners.append(listener)
         return consumer
 
-    def control(self, transport: TransportName = TransportName.KAFKA_PYTHON) -> ControlTopic:
-        return ControlTopic(self.place.topics.control, self.place.bootstrap_servers, transport, {})
+    def control(self) -> ControlTopic:
+        return ControlTopic(self.place.topics.control, self.place.bootstrap_servers, {})
 
     def write(self, count: int = EACH) -> None:
         with closing(self.place.producer()) as producer:
@@ -194,8 +193,8 @@ def once(offsets: Callable[[int], range]) -> list[tuple[int, int]]:
 
 def test_three_that_run_go_back_and_forward(running: Running) -> None:
     running.write()
-    for transport in (TransportName.KAFKA_PYTHON, TransportName.CONFLUENT, TransportName.KAFKA_PYTHON):
-        running.consumer(listens=transport)
+    for _ in range(3):
+        running.consumer(listens=True)
     running.wait_until_all_is_stored()
     running.wait_until_shared()
     before = running.got()
@@ -307,12 +306,11 @@ def test_what_is_not_there_is_refused(running: Running) -> None:
     assert "is not a place to go to" in running.refused(*chosen, "yesterday")
 
 
-@pytest.mark.parametrize("transport", list(TransportName))
-def test_the_control_topic_is_read_from_now_on(running: Running, transport: TransportName) -> None:
+def test_the_control_topic_is_read_from_now_on(running: Running) -> None:
     done = ResetDone("one", 3, 4, 5, "me")
     with closing(running.control()) as first:
         first.write({b"before": b"1"})
-    with closing(running.control(transport)) as control:
+    with closing(running.control()) as control:
         assert control.read(0.1) == []
         assert control.go_to_end()
         control.write({done.key: done.value})
@@ -326,7 +324,7 @@ def test_the_control_topic_is_read_from_now_on(running: Running, transport: Tran
 
         wait_until(all_there)
         assert found == [(done.key, done.value), (done.key, None)]
-    missing = ControlTopic("no-such-topic", running.place.bootstrap_servers, transport, {"group_id": "never"})
+    missing = ControlTopic("no-such-topic", running.place.bootstrap_servers, {"group.id": "never"})
     with closing(missing):
         assert not missing.go_to_end()
 

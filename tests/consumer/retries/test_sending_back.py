@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def failed_parcel(work: PartitionWork, offset: int) -> Parcel:
 
 @contextmanager
 def sending(
-    sender: Sender,
+    sender: Any,
     membership: Callable[[], object],
     parcels: Sequence[Parcel],
     stored: Callable[[Collection[TopicPartition]], dict[TopicPartition, Stored]] = lambda _: {},

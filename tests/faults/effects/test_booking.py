@@ -19,7 +19,7 @@ from torture.effects.steps import Step
 from torture.effects.strike import Deed, LostAnswerError, Strike, Watch, give, release, struck, withdraw
 
 _SPAWN = multiprocessing.get_context("spawn")
-_TRANSPORT = "kafka-python"
+_NAME = "consumer"
 
 
 def message(order: Order, tries: int = 0, offset: int = 7) -> ReceivedMessage:
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def booking(folder: Path, *, with_inbox: bool = True) -> Booking:
-    return Booking(folder, in_file(folder).url, Watch(folder, _TRANSPORT), with_inbox=with_inbox)
+    return Booking(folder, in_file(folder).url, Watch(folder, _NAME), with_inbox=with_inbox)
 
 
 def book(folder: Path, order: Order) -> None:
@@ -118,7 +118,7 @@ def test_an_order_kills_as_many_as_it_says(folder: Path, monkeypatch: pytest.Mon
 def test_a_strike_is_for_its_step_and_for_one(
     folder: Path, step: Step, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strike = Strike(step, number=1, transport=_TRANSPORT)
+    strike = Strike(step, number=1, who=_NAME)
     give(folder, strike)
     assert dies(folder, Order(), monkeypatch)
     assert struck(folder, strike) == os.getpid()
@@ -140,7 +140,7 @@ def test_death_is_death(folder: Path) -> None:
     "strike",
     [
         Strike(Step.STORING, number=1),
-        Strike(Step.BOOKED, number=1, transport="confluent-kafka"),
+        Strike(Step.BOOKED, number=1, who="another"),
         Strike(Step.BOOKED, number=1, after=2),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from torture.effects import faults
 from torture.effects.database import Kind
 from torture.effects.database_faults import OF_DATABASE
-from torture.effects.schedule import BRIEF, BRIEF_OF_DATABASE, TRANSPORTS, ZOMBIE_STEPS, Fault, deck_size, schedule
+from torture.effects.schedule import BRIEF, BRIEF_OF_DATABASE, ZOMBIE_STEPS, Fault, deck_size, schedule
 from torture.effects.steps import LOCKS, Step
 
 Cards = tuple[tuple[Fault, Step | None], ...]
@@ -41,14 +41,6 @@ def test_everything_that_can_be_drawn_can_be_done() -> None:
 def test_with_postgresql_a_consumer_is_stopped_also_where_it_holds_locks() -> None:
     rounds = islice(schedule(3, database=Kind.THERE), 5 * deck_size(Kind.THERE))
     assert {this.step for this in rounds if this.fault is Fault.ZOMBIE} == {*ZOMBIE_STEPS, *LOCKS}
-
-
-def test_two_decks_hold_the_death_at_a_step_with_both_clients() -> None:
-    rounds = list(islice(schedule(3), 2 * DECK))
-    for step in (Step.BOOKED, Step.STORING, Step.RECORDS_WRITTEN):
-        assert {this.transport for this in rounds if this.step is step and this.fault is Fault.KILLED_AT_STEP} == set(
-            TRANSPORTS
-        )
 
 
 def test_four_decks_stop_a_consumer_at_every_step_where_that_stops_no_other() -> None:

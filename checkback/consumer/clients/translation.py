@@ -1,11 +1,14 @@
-"""Errors of confluent-kafka as those of consumers."""
+"""Errors and messages of confluent-kafka as those of consumers."""
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from checkback.consumer.clients.base import KafkaAwayError, RebalanceInProgressError
+from checkback.consumer.listener import ReceivedMessage, UnreadableMessage
 from checkback.exceptions import ConsumerError, NotAllowedError
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, REBALANCING, error_code, is_fatal
+from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import KafkaException
 
 
@@ -21,3 +24,14 @@ def explained() -> Iterator[None]:
         if is_fatal(error.args[0]):
             raise ConsumerError(f"The consumer failed: {error}.") from error
         raise (RebalanceInProgressError if code in REBALANCING else KafkaAwayError)(str(error)) from error
+
+
+def received(message: Any) -> ReceivedMessage:
+    """A message without an error."""
+    headers = headers_of(message)
+    kind = UnreadableMessage if headers is None else ReceivedMessage
+    return kind(
+        *(message.topic(), message.partition(), message.offset(), message.key(), message.value()),
+        headers or (),
+        message.timestamp()[1],
+    )
