@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from checkback.consumer.clients.base import Connection, KafkaAwayError, NewTopic
-from checkback.consumer.clients.confluent import Clients, GroupClient
+from checkback.consumer.clients.group_client import Clients, GroupClient
 from checkback.consumer.failed_parcels import FailedParcels
 from checkback.consumer.fetching import FetchLoop
 from checkback.consumer.listener import TopicPartition, refuse_no_place

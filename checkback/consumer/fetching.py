@@ -15,7 +15,7 @@ from checkback.consumer.clients.base import (
     OffsetsGoneError,
     RebalanceInProgressError,
 )
-from checkback.consumer.clients.confluent import GroupClient
+from checkback.consumer.clients.group_client import GroupClient
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.partitions import Partitions
 from checkback.consumer.offsets.poison_messages import CALM_SECONDS

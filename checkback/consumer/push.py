@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.engine import Engine, Given
 from checkback.consumer.judging import Judging, asynchronous
 from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, TopicPartition

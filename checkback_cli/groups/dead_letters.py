@@ -8,7 +8,7 @@ import typer
 from rich.prompt import Confirm
 
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic, LetterCount, ListedLetter
 from checkback.consumer.retries.dead_letters import (

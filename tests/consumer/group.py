@@ -7,7 +7,7 @@ from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer import ConsumerSettings, Listener, PushConsumer, StartAt
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode, encode
 from checkback.wire.protocol import Topics as OwnTopics

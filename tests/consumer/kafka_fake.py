@@ -18,7 +18,7 @@ from checkback.consumer.clients.base import (
     OffsetsGoneError,
     Rebalances,
 )
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
@@ -75,7 +75,7 @@ class FakeKafka(Clients):
 
 
 class FakeClient:
-    """A :class:`~checkback.consumer.clients.confluent.GroupClient`."""
+    """A :class:`~checkback.consumer.clients.group_client.GroupClient`."""
 
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
@@ -177,7 +177,7 @@ class FakeClient:
 
 
 class FakeSender:
-    """A :class:`~checkback.consumer.clients.confluent_sender.Sender`."""
+    """A :class:`~checkback.consumer.clients.sender.Sender`."""
 
     spent = False
 

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.consumer.clients.base import KafkaAwayError, RecordRefusedError
-from checkback.consumer.clients.confluent_sender import _Reports
+from checkback.consumer.clients.sender import _Reports
 
 
 def test_all_that_were_taken_are_enough() -> None:

@@ -13,7 +13,7 @@ import pytest
 from checkback.answering.endpoint import EndpointAnnouncer
 from checkback.consumer import PullConsumer, PushConsumer
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.resetting.all_groups import AllGroups
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.consumer.resetting.group_offsets import GroupOffsets

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from checkback.consumer.clients.base import AT_ONCE, Connection, Rebalances
-from checkback.consumer.clients.confluent import Clients, GroupClient
-from checkback.consumer.clients.confluent_sender import Sender
+from checkback.consumer.clients.group_client import Clients, GroupClient
+from checkback.consumer.clients.sender import Sender
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from torture.effects.steps import Step

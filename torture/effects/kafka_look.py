@@ -10,7 +10,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer.clients.base import Connection, KafkaAwayError
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retries.dead_letters import DeadLetter, lies_there, said_by

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from checkback.consumer.clients.base import SEND_MS, KafkaAwayError
-from checkback.consumer.clients.confluent import GroupClient
+from checkback.consumer.clients.group_client import GroupClient
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, letters

@@ -10,7 +10,7 @@ from checkback.consumer.offsets.metadata import Stored
 
 
 class OffsetStore(Protocol):
-    """:class:`~checkback.consumer.clients.confluent.GroupClient` is one, at the brokers; an offset file another."""
+    """:class:`~checkback.consumer.clients.group_client.GroupClient` is one, at the brokers; an offset file another."""
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What is stored, of those partitions for which something is."""

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from checkback.consumer.clients.base import FencedError, KafkaAwayError, RecordRefusedError
-from checkback.consumer.clients.confluent_sender import Sender
+from checkback.consumer.clients.sender import Sender
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic
 from checkback.consumer.retries.dead_letters import DeadLetter, LetterPlace, Letters, Mark, To, mark_of, parcels, resent

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from checkback.consumer.clients.base import KafkaAwayError, RecordRefusedError
-from checkback.consumer.clients.confluent_sender import Sender
+from checkback.consumer.clients.sender import Sender
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.storing import StoringTurns

@@ -24,7 +24,7 @@ SHARED: Mapping[str, tuple[object, ...]] = {
     "isolation_level": ("read_committed",),
 }
 """What nobody may set of clients that have one set of options between them (``kafka.client_options``): what all of
-these read and write rests on it. Of a pull consumer likewise."""
+these read and write rests on it."""
 _OF_ALL = {
     "bootstrap_timeout_ms": CONNECT_MS,
     "reconnect_backoff_max_ms": RECONNECT_MS,

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from checkback.consumer import ReceivedMessage
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import Clients
-from checkback.consumer.clients.confluent_sender import Sender
+from checkback.consumer.clients.group_client import Clients
+from checkback.consumer.clients.sender import Sender
 from checkback.consumer.retries.dead_letters import LetterPlace, mark_of
 from checkback.consumer.retries.resending import transactional_id
 from checkback.consumer.retry import OwnTopics, SentBack, as_it_was, dead_letter

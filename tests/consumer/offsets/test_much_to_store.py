@@ -8,7 +8,7 @@ import pytest
 
 from checkback.consumer import PushConsumer, TopicPartition
 from checkback.consumer.clients.base import Connection, KafkaAwayError, in_commits
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.offsets.metadata import MOST_BYTES, Stored, encode
 from checkback.consumer.retry import SentBack
 from checkback.operations.topics import TopicAdministration

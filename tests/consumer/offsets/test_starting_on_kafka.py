@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 
 from checkback.consumer import StartAt, engine
 from checkback.consumer.clients.base import Connection, KafkaAwayError
-from checkback.consumer.clients.confluent import Clients, GroupClient
+from checkback.consumer.clients.group_client import Clients, GroupClient
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from tests.consumer.group import group_of, member, stored_by, write

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.consumer.clients import confluent
+from checkback.consumer.clients import group_client
 from checkback.consumer.clients.base import KafkaAwayError
-from checkback.consumer.clients.confluent import GroupClient
-from checkback.consumer.clients.confluent_sender import Sender
+from checkback.consumer.clients.group_client import GroupClient
+from checkback.consumer.clients.sender import Sender
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.kafka.librdkafka import transactional
@@ -36,7 +36,7 @@ class Losing:
 
 @pytest.fixture
 def losing(monkeypatch: pytest.MonkeyPatch) -> Losing:
-    monkeypatch.setattr(confluent, "STORE_SECONDS", 0.05)
+    monkeypatch.setattr(group_client, "STORE_SECONDS", 0.05)
     return Losing()
 
 
@@ -64,7 +64,7 @@ def test_nobody_waits_for_a_commit_that_is_lost_and_none_overtakes_it(losing: Lo
 def test_one_that_never_comes_back_is_taken_as_lost_and_the_next_is_tried(
     losing: Losing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confluent, "LOST_SECONDS", 0.0)
+    monkeypatch.setattr(group_client, "LOST_SECONDS", 0.0)
     client = client_of(losing)
     for _ in range(2):
         with pytest.raises(KafkaAwayError, match="not stored within"):

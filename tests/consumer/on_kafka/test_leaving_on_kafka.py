@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import GroupClient
+from checkback.consumer.clients.group_client import GroupClient
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.kafka.librdkafka.group_members import members_of

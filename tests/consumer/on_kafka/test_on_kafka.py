@@ -22,7 +22,7 @@ from checkback.consumer import (
     TopicPartition,
 )
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import Clients
+from checkback.consumer.clients.group_client import Clients
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retry import SentBack
 from checkback_cli import app

@@ -1,4 +1,4 @@
-"""A consumer's transactions on confluent-kafka."""
+"""A consumer's transactions."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A consumer's clients on confluent-kafka, librdkafka's client."""
+"""A member of a consumer group, or a consumer without a group."""
 
 import contextlib
 import logging
@@ -19,8 +19,8 @@ from checkback.consumer.clients.base import (
     Rebalances,
     in_commits,
 )
-from checkback.consumer.clients.confluent_sender import Sender, to_kafka
 from checkback.consumer.clients.leaving import LEAVE_SECONDS, leave_in_time
+from checkback.consumer.clients.sender import Sender, to_kafka
 from checkback.consumer.clients.translation import explained, received
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
