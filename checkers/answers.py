@@ -8,7 +8,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from checkback.exceptions import ProtocolError
+from checkback.exceptions import OwnTopicError, ProtocolError
 from checkback.kafka.librdkafka.errors import NEVER_TAKEN, NOT_ALLOWED, error_code
 from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.outages import Outage
@@ -22,6 +22,8 @@ from checkback.wire.signed_records import SigningKey
 _LOGGER = logging.getLogger(__name__)
 _HEAR_SECONDS = 0.02
 """For an answer that Kafka has: until then its check counts as unanswered."""
+_MOST_REFUSED = 10_000
+"""Answers in memory that ``cb.op`` refuses now; the checks of others wait in Kafka, and are asked again."""
 
 
 class Answer(NamedTuple):
@@ -36,18 +38,26 @@ class Answer(NamedTuple):
     """Where the check came from."""
     fact: LaneFact | None = None
     """What is known of its lane, where it names one."""
+    refused: bool = False
+    """Whether ``cb.op`` has refused it before."""
 
 
 class AnswerWriter:
     """Takes answers from any thread; :meth:`run` writes them, each until Kafka has it.
 
-    ``signing``: the key that they are signed with.
+    Answers that ``cb.op`` refuses, because it lacks their partition, for example, are written again and hold up no
+    others. ``signing``: the key that they are signed with.
     """
 
-    def __init__(self, topics: Topics, outage: Outage, signing: SigningKey | None = None) -> None:
+    def __init__(self, topics: Topics, clock_ms: Callable[[], int], signing: SigningKey | None = None) -> None:
         self._topics = topics
         self._signing = signing
-        self._outage = outage
+        self._clock_ms = clock_ms
+        self._outage = Outage("writing answers", clock_ms)
+        self._refusal = Outage("writing answers that are refused", clock_ms)
+        self._refused: list[Answer] = []
+        self._refused_now = 0
+        self._again_ms = 0
         self._waiting: SimpleQueue[Answer | None] = SimpleQueue()
         self._failure: BaseException | None = None
         self._closing = threading.Event()
@@ -59,16 +69,27 @@ class AnswerWriter:
         """Answers that Kafka does not have yet."""
         return self._unwritten
 
+    @property
+    def full(self) -> bool:
+        """Whether so many answers are refused that no check should be read again."""
+        return self._refused_now >= _MOST_REFUSED
+
     def put(self, answer: Answer) -> None:
         """Have this one written."""
         self._count(1)
         self._waiting.put(answer)
 
-    def run(self, transport: TellingTransport, done: Callable[[Any], None]) -> None:
-        """Write until closed.
+    def run(
+        self, transport: TellingTransport, done: Callable[[Any], None], postponed: Callable[[Any, str], None]
+    ) -> None:
+        """Write until closed; both are called on some thread.
 
-        ``done`` is called, on some thread, with the origin of each answer that Kafka has or will never take.
+        Args:
+            transport: writes them.
+            done: gets the origin of each answer that Kafka has, or that no topic could take.
+            postponed: gets the origin of each answer that is refused and not kept, and the reason.
         """
+        self._postponed = postponed
         while (answer := self._next(transport)) is not None:
             failure, self._failure = self._failure, None
             if failure is not None:  # for all that failed together, one pause
@@ -78,6 +99,10 @@ class AnswerWriter:
     def _next(self, transport: TellingTransport) -> Answer | None:
         while True:
             transport.hear()
+            if self._refused and self._clock_ms() >= self._again_ms:
+                refused, self._refused = self._refused, []
+                for answer in refused:
+                    self.put(answer)
             with suppress(Empty):
                 return self._waiting.get(timeout=_HEAR_SECONDS)
 
@@ -101,6 +126,9 @@ class AnswerWriter:
     def _heard(self, answer: Answer, done: Callable[[Any], None], error: BaseException | None) -> None:
         if error is None:
             self._outage.answered()
+            if answer.refused:
+                self._refused_now -= 1
+                self._refusal.answered()
             self._end(answer, done)
             return
         code = error_code(error) if isinstance(error, KafkaException) else None
@@ -110,9 +138,21 @@ class AnswerWriter:
             self._failure = not_allowed("the check service", error, missing) if code in NOT_ALLOWED else error
             self._waiting.put(answer)
             return
-        # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
-        _LOGGER.error("The answer to a check was not written: %r", error)
-        self._end(answer, done)
+        self._refuse(answer, error)
+
+    def _refuse(self, answer: Answer, error: BaseException) -> None:
+        """Keep it for later: it waits for a change of ``cb.op``, and others do not."""
+        self._count(-1)
+        reason = OwnTopicError(
+            f"{self._topics.op} refuses the answer to a check of {answer.half}: {error}. If it has fewer partitions "
+            f"than {self._topics.half}, run 'checkback topics create'; else see 'checkback doctor'."
+        )
+        self._again_ms = self._clock_ms() + int(1000 * self._refusal.failed(reason))
+        if not answer.refused and self.full:
+            self._postponed(answer.origin, str(reason))
+            return
+        self._refused_now += not answer.refused
+        self._refused.append(answer._replace(refused=True))
 
     def _end(self, answer: Answer, done: Callable[[Any], None]) -> None:
         self._count(-1)

@@ -72,7 +72,7 @@ class KafkaClients:
             self.registry: Any = reader(settings)
             self._opened.append(("closing the registry's consumer", partial(_close, self.registry)))
             self.registry.assign([TopicPartition(topics.producers, 0)])
-            # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
+            # an op topic that was grown is noticed soon: answers to a partition that is not known wait
             answering = {"linger.ms": _LINGER_MS, "topic.metadata.refresh.interval.ms": _METADATA_MS}
             self.answers: Any = ConfluentTransport(
                 kafka.bootstrap_servers, _ANSWER_MS, {**answering, **kafka.sink_client}, hears_ops=True

@@ -85,7 +85,7 @@ class CheckService:
         self._finished: Callable[[CheckOrigin], None]  # likewise
         self._copies: Copies  # made on the loop
         topics = Topics(settings.kafka.topic_prefix)
-        self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms), own_key(settings.access))
+        self._writer = AnswerWriter(topics, clock_ms, own_key(settings.access))
         self._stopping = threading.Event()
         self._asking = threading.Event()
         self._hearing = threading.Event()
@@ -207,7 +207,7 @@ class CheckService:
             rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, *good_for)
             intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage, rereader)
             self._postponed, self._finished = intake.postponed, intake.finished
-            write = partial(self._writer.run, clients.answers, intake.finished)
+            write = partial(self._writer.run, clients.answers, intake.finished, intake.postponed)
             writing = threading.Thread(target=self._record_failure, args=(write,), name="checks-answers", daemon=True)
             writing.start()
             try:
@@ -233,6 +233,7 @@ class CheckService:
         return self._on_loop(lambda: self._groups.take(checks))
 
     def _rooms(self, routes: list[Route]) -> "Future[Rooms]":
+        routes = [] if self._writer.full else routes
         return self._on_loop(lambda: {route: self._groups.room(*route) for route in routes})
 
     def _on_loop(self, act: Callable[[], T]) -> "Future[T]":

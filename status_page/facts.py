@@ -218,6 +218,8 @@ class JobFacts:
     """Whether all endpoints are known: then a group that is not in ``groups``, or has none there, has none."""
     policy_wrong: str = ""
     """Why the file of ``access.policy`` as it is now is not in force; empty: it is."""
+    few_ops: str = ""
+    """Why transactions on some half partitions cannot be ended; empty: all can."""
     refused: tuple[RefusedMessages, ...] = ()
     """By the access policy, the newest first; at most 20."""
     notes: tuple[str, ...] = ()

@@ -161,14 +161,15 @@ class TransactionJob:
         folder = folder_at(spark, settings.job.checkpoint)
         self._policy = PolicyInForce(spark, folder, access, rules.first_new, self._audit(sink, access))
         self._observation.read_to(checkpoint.read_to())
-        self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
+        preconditions = self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
+        self._observation.few_ops = lambda: preconditions.few_ops
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
         self._beside.callback(fairness.stop)
         ends = EndsInPlan(spark)
         self._sink = ExactlyOnceSink(
             sink,
             checkpoint,
-            self._preconditions,
+            preconditions,
             partitions,
             self._observe,
             publisher_of(rules, tables, self._failpoint),

@@ -28,6 +28,8 @@ def _notes(facts: JobFacts) -> Iterator[str]:
         yield f"{what} for {still} s: messages wait. 'checkback doctor' checks Kafka, the checkpoint and the machine."
     if facts.policy_wrong:
         yield f"The access policy that was read before stays in force: {facts.policy_wrong}"
+    if facts.few_ops:
+        yield f"Some transactions cannot be ended: {facts.few_ops}"
     for held in facts.held_back:
         yield (
             f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction"

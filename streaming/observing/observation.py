@@ -70,6 +70,8 @@ class Observation:
         self._ask_for_ends: Callable[[], None] = lambda: None
         self.policy_wrong: Callable[[], str] = lambda: ""
         """Why the policy file as it is now is not in force; empty: it is."""
+        self.few_ops: Callable[[], str] = lambda: ""
+        """See :attr:`streaming.ownership.preconditions.BatchPreconditions.few_ops`."""
 
     def of(self, owner: Owner, standing: Callable[[], KnownUsage], checks: ChecksStanding | None) -> None:
         """Whose job it is, and whom to ask about quotas and checks; batches are begun from now on."""
@@ -189,6 +191,7 @@ class Observation:
             checks_in_job=settings.checks.in_job,
             endpoints_known=known,
             policy_wrong=self.policy_wrong(),
+            few_ops=self.few_ops(),
             refused=self._refused.most(),
         )
         return notes_of(facts)

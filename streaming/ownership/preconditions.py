@@ -36,7 +36,8 @@ class BatchPreconditions:
         self._admin = make_client(AdminClient, settings.client())
         self._missing: set[str] = set()
         self._half, self._op = settings.topics.half, settings.topics.op
-        self._warned: tuple[int, ...] = ()
+        self.few_ops = ""
+        """Why transactions on some half partitions cannot be ended; empty: all can, as far as is known."""
         self._looked_at = self._asked_at = time.monotonic()
 
     @property
@@ -121,6 +122,9 @@ class BatchPreconditions:
     def _warn_of_few_ops(self, found: Mapping[str, TopicDescription]) -> None:
         """Half partitions that were grown first: nobody can end a transaction that lies on a new one."""
         counts = tuple(found[name].partitions for name in (self._half, self._op) if name in found)
-        if len(counts) == 2 and counts[0] > counts[1] and counts != self._warned:
-            _LOGGER.warning(few_ops(self._half, self._op, *counts))
-            self._warned = counts
+        if len(counts) < 2:
+            return
+        sentence = few_ops(self._half, self._op, *counts) if counts[0] > counts[1] else ""
+        if sentence not in {"", self.few_ops}:
+            _LOGGER.warning(sentence)
+        self.few_ops = sentence

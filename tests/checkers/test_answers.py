@@ -1,14 +1,16 @@
 """Answers are written until Kafka has them. The producer is a fake."""
 
 import threading
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback import HalfPosition, Topics
-from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Action
+from checkers import answers
 from checkers.answers import Answer, AnswerWriter
 from tests.checkers.kafka_fakes import FakeAnswers
 
@@ -22,8 +24,9 @@ class Scene:
 
     def __init__(self) -> None:
         self.producer = FakeAnswers()
-        self.writer = AnswerWriter(Topics(), Outage("writing", lambda: 0))
+        self.writer = AnswerWriter(Topics(), partial(next, count(0, 1000)))
         self.done: list[Any] = []
+        self.postponed: list[Any] = []
         self.pauses: list[float] = []
         self.writer._closing.wait = self._pause  # type: ignore[method-assign]  # on purpose, for this test
 
@@ -35,11 +38,16 @@ class Scene:
         """Write these, until all are dealt with."""
         for one in answers:
             self.writer.put(one)
-        thread = threading.Thread(target=self.writer.run, args=(self.producer, self._end))
+        thread = threading.Thread(target=self.writer.run, args=(self.producer, self._end, self._postpone))
         self._left = len(answers)
         thread.start()
         thread.join(20)
         assert not thread.is_alive()
+
+    def _postpone(self, origin: Any, reason: str) -> None:
+        assert "cb.op refuses" in reason
+        self.postponed.append(origin)
+        self._left -= 1
 
     def _end(self, origin: Any) -> None:
         self.done.append(origin)
@@ -75,12 +83,25 @@ def test_while_kafka_is_away_answers_wait_and_are_written_then(how: str, error: 
     assert scene.writer.unwritten == 0
 
 
-def test_what_kafka_never_takes_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_kafka_refuses_is_written_when_it_takes_it_and_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     scene = Scene()
-    scene.producer.loses = [*map(failed, (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._UNKNOWN_PARTITION))]
+    scene.producer.loses = [failed(KafkaError.POLICY_VIOLATION), *[failed(KafkaError._UNKNOWN_PARTITION)] * 3]
+    scene.write(answer("a"), answer("b", 4), answer("c"), answer("d"), answer("e"))
+    assert scene.producer.sent[0] == (1, b"e")
+    assert sorted(scene.producer.sent) == [(1, b"a"), (1, b"c"), (1, b"d"), (1, b"e"), (4, b"b")]
+    assert (sorted(scene.done), scene.pauses, scene.writer.unwritten) == (["a", "b", "c", "d", "e"], [], 0)
+    assert caplog.text.count("checkback topics create") == 1
+
+
+def test_of_many_answers_that_are_refused_some_checks_wait_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "_MOST_REFUSED", 2)
+    scene = Scene()
+    scene.producer.loses = [failed(KafkaError._UNKNOWN_PARTITION)] * 7
     scene.write(*map(answer, "abc"))
-    assert (scene.producer.sent, sorted(scene.done)) == ([(1, b"c")], ["a", "b", "c"])
-    assert caplog.text.count("was not written") == 2
+    assert (sorted(scene.done), scene.postponed) == (["a", "b"], ["c"])
+    assert not scene.writer.full
 
 
 def test_a_right_that_was_taken_away_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixture) -> None:

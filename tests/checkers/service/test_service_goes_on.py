@@ -16,7 +16,7 @@ from checkback.exceptions import CheckbackError
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import HEADER_VERSION, ID
-from checkers import CheckService
+from checkers import CheckService, clients
 from tests.checkers.service.scene import (
     SECONDS,
     Answerer,
@@ -185,6 +185,26 @@ def test_a_topic_of_checks_that_is_made_again_is_read_from_its_beginning(place: 
         put(place, request("new"))
         wait_until(lambda: "new" in answers(place), "the answer to the new topic's check")  # metadata, twice
         wait_until(lambda: committed(place) == 1, "a position in the new topic")
+
+
+def test_an_answer_is_written_when_the_op_topic_has_its_partition(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(clients, "_METADATA_MS", 500)
+    answerer = Answerer()
+    with (
+        serving(place, "orders", answerer) as url,
+        running(place.settings(checks={"endpoints": {"orders": [url]}})),
+    ):
+        put(place, request("grown", partition=HALF_PARTITIONS), request("other"))
+        wait_until(lambda: "answers that are refused" in caplog.text, "a refusal")
+        wait_until(lambda: "other" in answers(place), "the answer of another")
+        assert committed(place) in {None, 0}, "the next service asks again"
+        with TopicAdministration(place.bootstrap_servers) as administration:
+            administration.grow(place.topics.op, HALF_PARTITIONS + 1)
+        wait_until(lambda: "grown" in answers(place), "the answer that was refused")
+        wait_until(lambda: committed(place) == 2, "the position behind it")
+    assert answerer.ids().count("grown") == 1
 
 
 def test_kafka_may_go_away_and_come_back(place: Place, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkback.operations.topics import few_ops
 from checkback.wire.checks import Announcement
 from checkback.wire.protocol import UNDELIVERABLE
 from checkers.directory import EndpointDirectory, group_standing
@@ -184,6 +185,13 @@ def test_a_policy_file_that_cannot_be_used_is_loud() -> None:
     assert seen.facts().notes == (
         "The access policy that was read before stays in force: access.policy: access.toml: It is not TOML.",
     )
+
+
+def test_half_partitions_without_a_place_for_their_ops_are_loud() -> None:
+    seen = Observation(Settings())
+    seen.few_ops = lambda: few_ops("cb.half", "cb.op", 5, 2)
+    (note,) = seen.facts().notes
+    assert note.startswith("Some transactions cannot be ended: cb.half has 5 partitions and cb.op 2:")
 
 
 def test_labels_are_bounded() -> None:
