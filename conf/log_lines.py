@@ -49,15 +49,19 @@ class _JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
+def is_for_people(settings: LogSettings) -> bool:
+    """Whether lines are text, not JSON."""
+    return settings.format == "text" or (settings.format == "auto" and sys.stdout.isatty())
+
+
 def log_to_stdout(settings: LogSettings | None = None) -> None:
     """Have what is logged from now on printed; of Kafka's clients nothing, since we say what is wrong.
 
     For people where standard output is a terminal and otherwise as JSON, unless the settings say which.
     """
     settings = settings or LogSettings(format="text")
-    as_text = settings.format == "text" or (settings.format == "auto" and sys.stdout.isatty())
     handler = _Stdout(sys.stdout)
-    handler.setFormatter(_Lines() if as_text else _JsonLines())
+    handler.setFormatter(_Lines() if is_for_people(settings) else _JsonLines())
     logging.getLogger().addHandler(handler)
     for ours in ("access", "checkback", "checkback_cli", "checkers", "gateway", "status_page", "streaming"):
         logging.getLogger(ours).setLevel(settings.level)

@@ -18,6 +18,7 @@ from checkback.local import spark_jars, use_java
 from checkback.local.jars import STORES
 from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
+from conf.log_lines import is_for_people
 from streaming.batch.stores import scheme_of
 from streaming.checkpoint.place import on_this_machine
 from streaming.class_archive import archive_options
@@ -141,7 +142,7 @@ def spark_options(
         "spark.app.name": settings.job.name,
         **(_CONF | PLANNING | local | loopback | delta | patience | settings.job.spark_options | whole_files),
         "spark.driver.memory": settings.job.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join([_java_options(), *classes]),
+        "spark.driver.extraJavaOptions": " ".join([_java_options(settings), *classes]),
         "spark.jars": ",".join(jars),
         _DRIVERS_JARS: os.pathsep.join(jars),
         "spark.executor.extraClassPath": os.pathsep.join(jars),
@@ -192,7 +193,8 @@ def _scratch_of_its_own(settings: Settings) -> Iterator[Path | None]:
             os.environ[DIRS] = before
 
 
-def _java_options() -> str:
+def _java_options(settings: Settings) -> str:
     log = resources.files("conf").joinpath("log4j2.properties")
+    lines = f"-Dcheckback.log={'text' if is_for_people(settings.log) else 'json'}"
     # The stack: on a stop Spark formats the query's plan with a regular expression that recurses for each line.
-    return " ".join([f'"-Dlog4j2.configurationFile={log}"', "-Xss8m", *_JAVA])
+    return " ".join([f'"-Dlog4j2.configurationFile={log}"', lines, "-Xss8m", *_JAVA])

@@ -280,7 +280,8 @@ def test_a_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "spark_is_there"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGINT, True)]
+    ("number", "spark_is_there"),
+    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)],
 )
 def test_a_signal_while_it_starts_ends_it_at_once(place: Place, number: int, *, spark_is_there: bool) -> None:
     checkpoint = place.folder / "checkpoint"
@@ -297,3 +298,5 @@ def test_a_signal_while_it_starts_ends_it_at_once(place: Place, number: int, *, 
     _, errors = job.communicate(timeout=30)
     assert job.returncode == 0
     assert b"Traceback" not in errors
+    assert b"ERROR" not in errors
+    assert b'"level"' not in errors
