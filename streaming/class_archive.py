@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from checkback.exceptions import InstallationError
+from checkback.local.home import cache_folder
 from checkback.local.jars import TABLES
 
 _LIMIT_SECONDS = 900.0
@@ -25,8 +26,7 @@ _LIMIT_SECONDS = 900.0
 
 def archive_file(kinds: Iterable[str] = ()) -> Path:
     """Where the archive of jobs with such tables is, or would be: in the user's cache folder."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "checkback"
-    return folder / f"{_first_part(kinds)}{_digest(_jars())[:8]}.jsa"
+    return cache_folder() / f"{_first_part(kinds)}{_digest(_jars())[:8]}.jsa"
 
 
 def _first_part(kinds: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from checkback.signals import leave_on_signals
 from checkback.testing import LocalCluster
 from conf import Settings
 from streaming.class_archive import make_archive
+from streaming.java_classes import login_module
 from streaming.job import TransactionJob
 from streaming.session import build_session
 
@@ -60,6 +61,7 @@ def main() -> None:
         return
     try:
         _say("A job runs on a Kafka of its own, and its Java keeps its classes (half a minute, on a busy machine more)")
+        login_module()
         _say(f"Spark's classes are ready in {make_archive(arguments.kinds, again=True)}")
     except InstallationError as error:
         sys.exit(str(error))

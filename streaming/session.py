@@ -23,6 +23,7 @@ from streaming.batch.stores import scheme_of
 from streaming.checkpoint.place import on_this_machine
 from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
+from streaming.java_classes import options_for_user
 from streaming.planning import COMPILING, PLANNING
 from streaming.whole_files import OPTIONS as WHOLE_FILES
 from streaming.whole_files import PATIENCE, whole_files_jar
@@ -125,7 +126,7 @@ def spark_options(
     master = settings.job.master
     kinds = {*more_kinds, *kinds_of(settings)}
     options = archive_options(kinds) if java_options is None else java_options
-    classes = [f'"{option}"' for option in options]  # a folder's name may have blanks
+    classes = _quoted(options)
     own = [whole_files_jar()] if kinds & STORES.keys() else []
     jars = [str(jar) for jar in [*spark_jars(kinds), *own]]
     # last: it is not safe with others
@@ -142,12 +143,17 @@ def spark_options(
         "spark.app.name": settings.job.name,
         **(_CONF | PLANNING | local | loopback | delta | patience | settings.job.spark_options | whole_files),
         "spark.driver.memory": settings.job.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join([_java_options(settings), *classes]),
+        "spark.driver.extraJavaOptions": " ".join([_java_options(settings), *_quoted(options_for_user()), *classes]),
         "spark.jars": ",".join(jars),
         _DRIVERS_JARS: os.pathsep.join(jars),
         "spark.executor.extraClassPath": os.pathsep.join(jars),
         "spark.sql.shuffle.partitions": str(settings.job.state_partitions),
     }
+
+
+def _quoted(options: Sequence[str]) -> list[str]:
+    """Options of Java as Spark takes them: a folder's name may have blanks."""
+    return [f'"{option}"' for option in options]
 
 
 def _refuse_other_options(options: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from checkback.exceptions import InstallationError
 from checkback.installing import extra
+from checkback.local.home import home
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.0+org.slf4j:slf4j-simple:1.7.36"
 
@@ -85,6 +86,7 @@ def fetched(kinds: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     except ModuleNotFoundError as error:
         raise InstallationError(f"The jars are fetched by jgo: {extra('local')}.") from error
 
+    home()  # jgo looks for one, and fails without
     cache = Path(os.environ.get("JGO_CACHE_DIR") or default_jgo_cache())
     kinds = set(kinds)
     there: list[str] = []
@@ -111,6 +113,7 @@ def resolved(endpoint: str, left_out: Iterable[str] = ()) -> list[Path]:
     # A dead proxy or a missing route would else be waited for, for minutes.
     os.environ.setdefault("JGO_TIMEOUT", "30")
     try:
+        home()  # jgo looks for one, and fails without
         try:
             folder = _built(jgo, endpoint, left_out)
         except FileExistsError:  # another process was at it, and has put the jars there

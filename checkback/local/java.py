@@ -12,6 +12,7 @@ from pathlib import Path
 
 from checkback.exceptions import InstallationError
 from checkback.installing import extra
+from checkback.local.home import home
 
 OLDEST = 17
 
@@ -77,7 +78,7 @@ def _packaged() -> Path:
 def _without_incubator(real: Path) -> Path:
     """A script that starts this Java without the one module that Spark asks for and can do without."""
     script = _SCRIPT.replace("JAVA", shlex.quote(str(real)))
-    place = Path.home() / ".cache" / "checkback" / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}" / "bin"
+    place = home() / ".cache" / "checkback" / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}" / "bin"
     java = place / "java"
     if not java.exists():
         place.mkdir(parents=True, exist_ok=True)

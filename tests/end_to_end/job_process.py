@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -48,11 +48,11 @@ class Job:
         assert self._process is not None
         return psutil.Process(self._process.pid)
 
-    def start(self) -> None:
+    def start(self, python: Sequence[str] = (sys.executable,), folder: str | None = None) -> None:
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "checkback", "run"]
+            command = [*python, "-m", "checkback", "run"]
             self._process = subprocess.Popen(
-                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+                command, cwd=folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self) -> None:

@@ -48,6 +48,7 @@ def test_spark_does_not_warn_of_incubator_modules(monkeypatch: pytest.MonkeyPatc
 
 def test_a_home_that_cannot_be_written_to_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/proc/nobody")
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nobody")
     monkeypatch.setenv("JAVA_HOME", "before")
     monkeypatch.setattr(java, "java_command", lambda: Path("/usr/bin/echo"))
     use_java()

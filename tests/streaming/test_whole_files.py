@@ -28,7 +28,7 @@ def test_a_checkpoint_in_a_store_has_its_class_and_what_it_rests_on_whatever_the
 def test_any_other_checkpoint_pays_for_nothing() -> None:
     found = options("hdfs://names/checkpoint")
     assert found.items() >= _WRONG.items()
-    assert "whole-files" not in found["spark.jars"]
+    assert "WholeFiles" not in found["spark.jars"]
     assert "hadoop-aws" not in found["spark.jars"]
 
 

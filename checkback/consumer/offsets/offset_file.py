@@ -18,9 +18,19 @@ _VERSION = 1
 
 
 def default_file(group: str) -> Path:
-    """Where a group's offsets lie unless the settings say otherwise: one consumer of a group for each home folder."""
+    """Where a group's offsets lie unless the settings say otherwise: one consumer of a group for each home folder.
+
+    Raises:
+        ConfigurationError: this user has no home folder.
+    """
     safe = "".join(letter if letter.isalnum() or letter in "._-" else f"%{ord(letter):x}" for letter in group)
-    return Path.home() / ".checkback" / "offsets" / f"{safe}.json"
+    try:
+        return Path.home() / ".checkback" / "offsets" / f"{safe}.json"
+    except RuntimeError:
+        raise ConfigurationError(
+            f"A broadcasting consumer of group {group} keeps its offsets in the home folder, and user {os.getuid()} "
+            "has none: name an offset_file on a disk that outlives the process, or set HOME."
+        ) from None
 
 
 class OffsetFile:

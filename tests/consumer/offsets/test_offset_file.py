@@ -108,6 +108,13 @@ def test_where_it_cannot_be_is_said(tmp_path: Path) -> None:
         OffsetFile(tmp_path / "file" / "offsets.json")
 
 
+def test_a_user_without_a_home_folder_has_to_name_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)
+    with pytest.raises(ConfigurationError, match=r"group shop .* user 987654321 has none: name an offset_file"):
+        default_file("shop")
+
+
 def test_any_group_has_a_file_of_its_own() -> None:
     names = {default_file(group).name for group in ("a", "a/b", "a%2fb", "../a", "ä")}
     assert len(names) == 5
