@@ -22,6 +22,7 @@
     │   └── OffsetGoneError              no message at the stored offset; when_offset_is_gone is "stop"
     ├── CheckServiceError          retriable = True; the check service failed
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
+    │   ├── KafkaLostError               retriable = True; Kafka does not answer a running job any more
     │   ├── DestinationError             retriable = True; a table that messages go to cannot be written to
     │   └── InputCutShortError           retriable = True; a task did not get all rows of its batch
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
@@ -137,6 +138,10 @@ class JobFailedError(CheckbackError):
     """The streaming job failed. A restart continues where it stopped."""
 
     retriable = True
+
+
+class KafkaLostError(JobFailedError):
+    """Kafka does not answer a running job any more, so it cannot finish its batch."""
 
 
 class DestinationError(JobFailedError):

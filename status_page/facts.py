@@ -218,6 +218,8 @@ class JobFacts:
     """Whether all endpoints are known: then a group that is not in ``groups``, or has none there, has none."""
     policy_wrong: str = ""
     """Why the file of ``access.policy`` as it is now is not in force; empty: it is."""
+    kafka_away_ms: int | None = None
+    """Since when the job has been waiting for Kafka, without a query; None: it is not."""
     few_ops: str = ""
     """Why transactions on some half partitions cannot be ended; empty: all can."""
     refused: tuple[RefusedMessages, ...] = ()

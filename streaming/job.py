@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +13,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
+from checkback.exceptions import CheckbackError, KafkaLostError, KafkaUnreachableError, TakenOverError
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import AdminClient, KafkaException
 from checkback.kafka.librdkafka.topics import topic_ids
@@ -21,10 +23,9 @@ from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
 from streaming import trial
-from streaming.access import POLICY, PolicyFile, PolicyInForce, missing_secrets, policy_file
+from streaming.access import PolicyFile, PolicyInForce, policy_file
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
-from streaming.batch.kept_by_batch import KeptForm, refuse_torn
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
@@ -32,7 +33,6 @@ from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
 from streaming.checkpoint.place import on_this_machine, refuse_silent_master, refuse_unfit_place
 from streaming.executors import try_executors
-from streaming.fairness.barred import BARRED
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
@@ -43,19 +43,19 @@ from streaming.observing.job_group import JobGroup
 from streaming.observing.observation import ChecksStanding, Observation
 from streaming.observing.serving import Serving
 from streaming.ownership.claim import Claim, Owner
-from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
+from streaming.ownership.clock import compared_clock, wall_ms
 from streaming.ownership.fence import any_has
 from streaming.ownership.preconditions import BatchPreconditions
-from streaming.progress_reports import ProgressReports
+from streaming.progress_reports import ProgressReports, refuse_dropped_rows
 from streaming.python_worker.early_start import start_workers_early
 from streaming.query import outcome_frame, start_query
-from streaming.session import build_session
-from streaming.settings_in_force import BatchSettings, SettingsInForce
+from streaming.session import build_session, stop_session
+from streaming.settings_in_force import BatchSettings, judged_rules
 from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
-from streaming.takeover import Clock, TakeOver
+from streaming.takeover import Clock, TakeOver, facts_of
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 18
@@ -103,6 +103,10 @@ class TransactionJob:
         """Stops what works beside the query."""
         self._rest = contextlib.ExitStack()
         """Stops and closes what the query stands on."""
+        self._kept = contextlib.ExitStack()
+        """Stops what outlives a query: Spark, and the page."""
+        self._runs: set[str] = set()
+        """As which this job has had the topics."""
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
@@ -110,14 +114,36 @@ class TransactionJob:
         # py4j logs what a callback raises with its whole stack; the job says it in one sentence
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         try:
-            self._start()
-        except (KafkaException, PySparkException, Py4JError, OSError) as error:
-            self.stop()
-            raise explained(error, self._settings) from error
+            self._start_explained()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def start_again(self) -> None:
+        """After a :class:`KafkaLostError`: start the query again; page, check service and Spark have gone on.
+
+        Raises:
+            KafkaLostError: Kafka still does not answer.
+            TakenOverError: another job has taken over meanwhile.
+            CheckbackError: see :meth:`start`.
+        """
+        self._new_checkpoint, self._query, self._job_group = False, None, None
+        self._beside.close()
+        self._rest.close()
+        try:
+            self._start_explained()
+        except (KafkaUnreachableError, KafkaError) as error:
+            if isinstance(error, KafkaError) and not passes(error):
+                raise
+            raise KafkaLostError(str(error) or repr(error)) from error
+        self._observation.kafka_away_ms = None
+
+    def _start_explained(self) -> None:
+        try:
+            self._start()
+        except (KafkaException, PySparkException, Py4JError, OSError) as error:
+            raise explained(error, self._settings) from error
 
     def _start(self) -> None:
         """Take over as late as possible: a start that fails leaves the run before at work.
@@ -133,14 +159,13 @@ class TransactionJob:
         step("look at settings, topics and clock")
         access = self._usable(sink)
         local_query_id = trial.try_folder(settings.job.checkpoint)
-        registry = self._observation.metrics.registry
-        checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
+        checks = self._check_service()
         half_partitions = self._checked_topics(sink)
-        clock = self._compared_clock(sink)
+        clock = compared_clock(sink, settings.job.clock_tolerance)
         claim = self._rest.enter_context(contextlib.closing(Claim(sink, settings.job.name)))
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
         self._judge_at_once(claim, local_query_id, its_half := ids.get(sink.topics.half, ""))
-        trial.try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
+        trial.try_facts(settings.job.checkpoint, facts := facts_of(settings, half_partitions, ids))
         step("start Java and Spark")
         spark = self._given_spark or self._own_spark(sink)
         step("read the checkpoint")
@@ -150,15 +175,15 @@ class TransactionJob:
         take_over = TakeOver(checkpoint, own, now, sink, claim, partitions)
         take_over.judge(new_checkpoint=self._new_checkpoint)  # 2
         in_kafka = partial(any_has, sink, own.query_id, partitions)
-        rules = self._judged_rules(spark, checkpoint, partial(in_kafka, settled=False))
+        folder = folder_at(spark, settings.job.checkpoint)
+        rules = judged_rules(settings, folder, partial(in_kafka, settled=False), checkpoint.torn)
         step("try what a batch needs of Kafka and of tables")
         tables = destinations_of(settings, spark, rules)
         trial.try_source(spark, settings)
         trial.try_transaction(sink, own.query_id)
         step("take over")
-        take_over.take()  # 3
+        self._take(take_over, claim, own)  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
-        folder = folder_at(spark, settings.job.checkpoint)
         self._policy = PolicyInForce(spark, folder, access, rules.first_new, self._audit(sink, access))
         self._observation.read_to(checkpoint.read_to())
         preconditions = self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
@@ -180,16 +205,23 @@ class TransactionJob:
         frame = outcome_frame(spark, settings, rules.policies(), self._failpoint, ends)
         self._query = start_query(frame, settings, self._sink)
         fairness.watch(self._query)
-        if checks is not None:
-            self._checks = checks
+        self._reports = ProgressReports()
+        if checks is not None and self._checks is None:
             checks.start()
+        self._checks = checks
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
 
-    def _compared_clock(self, sink: SinkSettings) -> JobClock:
-        clock = JobClock(lambda: kafka_ms(sink), self._settings.job.clock_tolerance)
-        clock.compare()
-        return clock
+    def _check_service(self) -> CheckService | None:
+        """The one of this process, which outlives a query; None: checks are answered elsewhere."""
+        if self._checks is None and self._settings.checks.in_job:
+            return CheckService(self._settings, registry=self._observation.metrics.registry)
+        return self._checks
+
+    def _take(self, take_over: TakeOver, claim: Claim, own: Owner) -> None:
+        claim.refuse_others(self._runs)
+        self._runs.add(own.run)
+        take_over.take()
 
     def _usable(self, sink: SinkSettings) -> PolicyFile:
         """Whether options and files that the settings name can be used."""
@@ -204,7 +236,8 @@ class TransactionJob:
 
     def _own_spark(self, sink: SinkSettings) -> SparkSession:
         spark = build_session(self._settings)
-        self._rest.callback(_stop_spark, spark)
+        self._kept.callback(stop_session, spark)
+        self._given_spark = spark
         if on_this_machine(self._settings.job.master):
             start_workers_early(spark, self._settings.job.state_partitions)
         else:
@@ -225,17 +258,6 @@ class TransactionJob:
         checkpoint.check(facts)
         return checkpoint
 
-    def _judged_rules(
-        self, spark: SparkSession, checkpoint: Checkpoint, in_kafka: Callable[[int], bool]
-    ) -> SettingsInForce:
-        folder = folder_at(spark, self._settings.job.checkpoint)
-        rules = SettingsInForce(folder, partial(missing_secrets, folder, self._settings.access.secrets))
-        rules.judge(self._settings.sinks.tables, in_kafka)
-        forms: tuple[KeptForm[Any], ...] = (BARRED, POLICY)
-        for form in forms:
-            refuse_torn(folder, form, in_kafka, checkpoint.torn)
-        return rules
-
     def _checked_topics(self, sink: SinkSettings) -> int:
         """How many partitions the half topic has. From now on people see what waits in Kafka, and what is done."""
         settings = self._settings
@@ -247,7 +269,7 @@ class TransactionJob:
         self._beside.callback(watch.stop)
         watch.start()
         self._observation.ask_for_ends(watch.ask)
-        self._rest.callback(self._serving.stop)
+        self._kept.callback(self._serving.stop)
         self._serving.start(early=True)
         return half_partitions
 
@@ -280,17 +302,6 @@ class TransactionJob:
         seen = self._observation
         return HeldBackWatch(sink.client(), read, writer, seen.held_back, seen.looked, seen.held_back_by)
 
-    def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:
-        settings, topics = self._settings, self._settings.kafka.topics
-        return CheckpointFacts(
-            settings.transactions.segment_size,
-            settings.job.state_partitions,
-            half_partitions,
-            settings.kafka.topic_prefix,
-            ids.get(topics.half, ""),
-            ids.get(topics.op, ""),
-        )
-
     @property
     def page(self) -> str:
         """Where its status page is; empty: it has none."""
@@ -315,11 +326,14 @@ class TransactionJob:
             reports = self._reports.new(self._query)
             self._executors.look()
         except (StreamingQueryException, Py4JError, OSError) as error:
-            raise self._reason(error) from error
+            reason = self._reason(error)
+            if isinstance(reason, KafkaLostError):
+                self._observation.kafka_away_ms = wall_ms()
+            raise reason from error
         if self._preconditions is not None:  # without the topics Spark may wait and begin no batch
             self._preconditions.refuse_other_topics()
         for progress in reports:
-            self._refuse_dropped_rows(progress)
+            refuse_dropped_rows(progress)
             self._watched(progress)
         return ended
 
@@ -332,7 +346,7 @@ class TransactionJob:
         query, self._query = self._query, None
         self._job_group = None
         deadline = time.monotonic() + _STOP_SECONDS
-        with self._rest:
+        with self._kept, self._rest:
             self._beside.close()
             if self._sink is not None:
                 self._sink.stop_before_next_batch()
@@ -382,18 +396,3 @@ class TransactionJob:
         except TakenOverError as taken_over:  # whatever it then did to this job is no news
             return taken_over
         return explained(error, self._settings)
-
-    def _refuse_dropped_rows(self, progress: Any) -> None:
-        dropped = sum(o["numRowsDroppedByWatermark"] for o in (progress or {}).get("stateOperators", []))
-        if dropped:
-            self.stop()
-            raise JobStoppedError(
-                f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
-                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --new-checkpoint') reads "
-                "them, and re-delivers everything that Kafka still has: consumers must deduplicate by cb-id."
-            )
-
-
-def _stop_spark(spark: SparkSession) -> None:
-    with contextlib.suppress(Py4JError, OSError):
-        spark.stop()

@@ -6,6 +6,8 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from checkback.exceptions import JobStoppedError
+
 
 class ProgressReports:
     """What Spark says of each batch of a query, each once.
@@ -30,3 +32,18 @@ class ProgressReports:
             found.append(StreamingQueryProgress.fromJson(json.loads(kept[at].json())))
         self._last = newest
         return found[::-1]
+
+
+def refuse_dropped_rows(progress: Any) -> None:
+    """Notice rows that Spark has dropped as late.
+
+    Raises:
+        JobStoppedError: there are some.
+    """
+    dropped = sum(one["numRowsDroppedByWatermark"] for one in (progress or {}).get("stateOperators", []))
+    if dropped:
+        raise JobStoppedError(
+            f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
+            "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --new-checkpoint') reads "
+            "them, and re-delivers everything that Kafka still has: consumers must deduplicate by cb-id."
+        )

@@ -1,7 +1,11 @@
 """Runs the job until it ends by itself or the process is told to stop; logs what it does."""
 
 import logging
+import threading
+import time
 
+from checkback.exceptions import KafkaLostError
+from checkback.kafka.outages import Outage
 from checkback.signals import leave_on_signals, stop_on_signals
 from conf import Settings
 from conf.log_lines import FIELDS
@@ -42,9 +46,26 @@ def run(settings: Settings, failpoint: FailpointHook = no_failpoint, *, new_chec
     with TransactionJob(settings, log_batch, failpoint=failpoint, new_checkpoint=new_checkpoint) as job:
         stopping = stop_on_signals(within=_STOP_SECONDS)
         _LOGGER.info("Running; checkpoint in %s. Ctrl-C stops it.", settings.job.checkpoint)
-        while not stopping.is_set() and not job.wait(1):
+        outage = Outage("running the query", lambda: time.monotonic_ns() // 1_000_000)
+        while not stopping.is_set() and not ended(job, outage, stopping):
             pass
         _LOGGER.info("Stopping ...")
+
+
+def ended(job: TransactionJob, outage: Outage, stopping: threading.Event) -> bool:
+    """Watch the job for a second: whether it has ended by itself. While Kafka is away, wait for it instead.
+
+    Raises:
+        CheckbackError: the job ended, or cannot continue when Kafka is back.
+    """
+    try:
+        if outage.lasts:
+            job.start_again()
+            outage.answered()
+        return job.wait(1)
+    except KafkaLostError as error:
+        stopping.wait(outage.failed(error))
+        return False
 
 
 def log_batch(report: BatchReport) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -111,6 +112,12 @@ def build_session(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put a handler of its own there, which raises
     return session
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop Spark, if its Java is still there."""
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def kinds_of(settings: Settings) -> set[str]:

@@ -8,12 +8,16 @@ batch that was never begun, and an unfinished one is finished under those it was
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from checkback.exceptions import CheckbackError, CheckpointMismatchError, ConfigurationError
 from conf import Settings, TransactionSettings
 from state import RULES_VERSION, Policies
+from streaming.access import POLICY, missing_secrets
+from streaming.batch.kept_by_batch import KeptForm, refuse_torn
 from streaming.batch.numbered_files import BATCHES, NumberedFiles
+from streaming.fairness.barred import BARRED
 from streaming.folders import Folder
 from streaming.stateful.exhausted_policy import fingerprint
 from streaming.stateful.policies import policy_of
@@ -208,6 +212,24 @@ class SettingsInForce:
         except ConfigurationError:
             changed = True
         return _another_class(batch, choice) if changed else self._other_hindrance(batch)
+
+
+def judged_rules(
+    settings: Settings, folder: Folder, in_kafka: Callable[[int], bool], torn: Callable[[str], CheckpointMismatchError]
+) -> SettingsInForce:
+    """The rules kept in a checkpoint folder, once an unfinished batch can be run with all that it was begun with.
+
+    ``torn``: the error for a file that is torn.
+
+    Raises:
+        ConfigurationError, CheckpointMismatchError: it cannot.
+    """
+    rules = SettingsInForce(folder, partial(missing_secrets, folder, settings.access.secrets))
+    rules.judge(settings.sinks.tables, in_kafka)
+    forms: tuple[KeptForm[Any], ...] = (BARRED, POLICY)
+    for form in forms:
+        refuse_torn(folder, form, in_kafka, torn)
+    return rules
 
 
 def _transactions(kept: dict[str, Any]) -> TransactionSettings:

@@ -18,6 +18,7 @@ from checkback.exceptions import (
     ConfigurationError,
     JobFailedError,
     JobStoppedError,
+    KafkaLostError,
 )
 from checkback.wire.rights import not_allowed
 from conf import Settings
@@ -147,7 +148,7 @@ _KNOWN_ERRORS = (
     ),
     _KnownError(
         r"_TRANSPORT\b|_ALL_BROKERS_DOWN|_TIMED_OUT\b|TimeoutException|DisconnectException|node assignment",
-        JobFailedError,
+        KafkaLostError,
         "Kafka at {servers} did not answer in time ({found}): a restart continues where it stopped.",
     ),
 )

@@ -1,17 +1,32 @@
 """What a start makes sure of, between the checkpoint folder and Kafka, before Spark runs a batch."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checkback.exceptions import CheckpointMismatchError
+from conf import Settings
 from streaming.brokers.client import SinkSettings
-from streaming.checkpoint.folder import Checkpoint
+from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.progress import Progress, judge_start
 from streaming.checkpoint.repair import CheckpointCondition, examine, last_batch, repairs
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.fence import fence, read_progress
 
 _LOGGER = logging.getLogger(__name__)
+
+
+def facts_of(settings: Settings, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:
+    """What a checkpoint has to say of itself to fit these settings, and topics with these ids of Kafka."""
+    topics = settings.kafka.topics
+    return CheckpointFacts(
+        settings.transactions.segment_size,
+        settings.job.state_partitions,
+        half_partitions,
+        settings.kafka.topic_prefix,
+        ids.get(topics.half, ""),
+        ids.get(topics.op, ""),
+    )
 
 
 @dataclass(frozen=True)

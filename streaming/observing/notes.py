@@ -20,7 +20,10 @@ def notes_of(facts: JobFacts) -> JobFacts:
 def _notes(facts: JobFacts) -> Iterator[str]:
     since_ms = facts.batch.ended_ms if facts.batch else facts.running_ms
     still = 0 if since_ms is None else (facts.now_ms - since_ms) // 1000
-    if since_ms is None:
+    if facts.kafka_away_ms is not None:
+        away = (facts.now_ms - facts.kafka_away_ms) // 1000
+        yield f"Kafka at {facts.kafka} does not answer, for {away} s: the job waits for it, and continues by itself."
+    elif since_ms is None:
         if facts.now_ms - facts.started_ms >= _LONG_START_SECONDS * 1000:
             yield _starting(facts)
     elif still >= _STANDS_STILL_SECONDS:

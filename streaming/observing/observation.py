@@ -70,6 +70,8 @@ class Observation:
         self._ask_for_ends: Callable[[], None] = lambda: None
         self.policy_wrong: Callable[[], str] = lambda: ""
         """Why the policy file as it is now is not in force; empty: it is."""
+        self.kafka_away_ms: int | None = None
+        """Since when the query has been waiting for Kafka; None: it is not."""
         self.few_ops: Callable[[], str] = lambda: ""
         """See :attr:`streaming.ownership.preconditions.BatchPreconditions.few_ops`."""
 
@@ -192,6 +194,7 @@ class Observation:
             endpoints_known=known,
             policy_wrong=self.policy_wrong(),
             few_ops=self.few_ops(),
+            kafka_away_ms=self.kafka_away_ms,
             refused=self._refused.most(),
         )
         return notes_of(facts)

@@ -14,6 +14,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
@@ -125,10 +126,18 @@ class Claim:
             return  # without Kafka nothing can be written anyway
         for owner in owners:
             if owner is not None and owner.run != own.run:
-                raise TakenOverError(
-                    f"Another job has taken over: {owner}. Only one can read {self._settings.topics.half}; if this is "
-                    "the one to continue, stop that one and start this one again."
-                )
+                raise self._taken_over(owner)
+
+    def refuse_others(self, runs: Collection[str]) -> None:
+        """Refuse to take the topics back from a run that took them after these; none: whoever has them is no matter.
+
+        Raises:
+            TakenOverError: another run has them.
+            KafkaException: Kafka did not say.
+        """
+        owner = self.owner() if runs else None
+        if owner is not None and owner.run not in runs:
+            raise self._taken_over(owner)
 
     def close(self) -> None:
         """Close the connections."""
@@ -138,6 +147,12 @@ class Claim:
     def _open(self, group: str) -> None:
         options = {"group.id": group, "enable.auto.commit": False}
         self._consumers[group] = make_client(Consumer, self._settings.client(**options))
+
+    def _taken_over(self, owner: Owner) -> TakenOverError:
+        return TakenOverError(
+            f"Another job has taken over: {owner}. Only one can read {self._settings.topics.half}; if this is "
+            "the one to continue, stop that one and start this one again."
+        )
 
     def _another(self, owner: Owner) -> CheckpointMismatchError:
         name = f"job '{owner.job}', " if owner.job else ""

@@ -134,3 +134,14 @@ class JobClock:
                 "after Kafka's clock and the time that has passed since, and messages would be given up on too early. "
                 "Nothing was evaluated: see that the clock is right, then start again."
             )
+
+
+def compared_clock(settings: SinkSettings, tolerance_ms: int) -> JobClock:
+    """The job's clock, after it was compared with Kafka's.
+
+    Raises:
+        JobStoppedError, KafkaException: see :meth:`JobClock.compare`.
+    """
+    clock = JobClock(lambda: kafka_ms(settings), tolerance_ms)
+    clock.compare()
+    return clock

@@ -58,6 +58,7 @@ def test_what_may_be_tried_again_is_drawn() -> None:
         "HalfMessageTimeoutError",
         "InputCutShortError",
         "JobFailedError",
+        "KafkaLostError",
         "KafkaUnreachableError",
         "RecordLostError",
     }

@@ -3,13 +3,19 @@
 import logging
 import re
 from collections import Counter
+from functools import partial
+from itertools import count
+from threading import Event
 
 import pytest
 
+from checkback.exceptions import CheckbackError, JobFailedError, KafkaLostError, TakenOverError
+from checkback.kafka.outages import Outage
 from conf.log_lines import last_line, log_to_stdout
 from streaming.batch.batch import BatchReport
+from streaming.job import TransactionJob
 from streaming.kafka_sink.reasons import ReasonCounts, reasons_of
-from streaming.running import log_batch
+from streaming.running import ended, log_batch
 
 NO_TOPIC = "committed, but not deliverable to orders: there is no such topic"
 
@@ -45,6 +51,51 @@ def test_reasons_that_somebody_makes_up_are_bounded(caplog: pytest.LogCaptureFix
     assert len(found.to_json()) < 20_000
     log_batch(made)
     assert len(caplog.records) < 10
+
+
+class Job(TransactionJob):
+    """Does what a test says, one thing for each call."""
+
+    def __init__(self, *does: CheckbackError | str) -> None:
+        self.does = list(does)
+
+    def wait(self, seconds: float) -> bool:
+        return self._next("wait") == "ended"
+
+    def start_again(self) -> None:
+        self._next("start_again")
+
+    def _next(self, call: str) -> str:
+        follows = self.does.pop(0)
+        if isinstance(follows, CheckbackError):
+            raise follows
+        expected, _, answer = follows.partition(" ")
+        assert expected == call
+        return answer
+
+
+def test_while_kafka_is_away_the_job_is_started_again_until_it_runs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, stopping = KafkaLostError("Kafka did not answer in time"), Event()
+    outage = Outage("running the query", partial(next, count(0, 10_000)))
+    monkeypatch.setattr(stopping, "wait", lambda _: False)  # pauses take no time here
+    job = Job("wait", lost, lost, lost, "start_again", "wait", "wait ended")
+    while not ended(job, outage, stopping):
+        pass
+    assert job.does == []
+    assert caplog.text.count("Kafka did not answer in time") == 1
+    assert "Kafka answers again (running the query)" in caplog.text
+
+
+def test_what_keeps_the_job_from_continuing_ends_it() -> None:
+    taken, outage = TakenOverError("Another job"), Outage("running the query", lambda: 0)
+    job, stopping = Job(KafkaLostError("away"), taken), Event()
+    assert not ended(job, outage, stopping)
+    with pytest.raises(TakenOverError):
+        ended(job, outage, stopping)
+    with pytest.raises(JobFailedError):
+        ended(Job(JobFailedError("of something else")), Outage("running the query", lambda: 0), stopping)
 
 
 def test_lines_have_a_time_and_a_level(capsys: pytest.CaptureFixture[str]) -> None:

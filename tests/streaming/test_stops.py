@@ -12,6 +12,7 @@ from checkback.exceptions import (
     ConfigurationError,
     JobFailedError,
     JobStoppedError,
+    KafkaLostError,
     NotAllowedError,
     ProgressError,
     StateFormatError,
@@ -100,7 +101,7 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
             "or the store had not answered when this one did",
         ),
         ("KafkaError{FATAL,code=_FENCED,val=-144}", JobFailedError, "transactional id"),
-        ("KafkaError{code=_TRANSPORT,val=-195}", JobFailedError, "localhost:9092 did not answer"),
+        ("KafkaError{code=_TRANSPORT,val=-195}", KafkaLostError, "localhost:9092 did not answer"),
         (
             "java.lang.IllegalStateException: something new",
             JobFailedError,
@@ -113,7 +114,7 @@ def test_every_end_is_one_sentence(text: str, kind: type[CheckbackError], told: 
     assert type(found) is kind
     assert told in str(found)
     assert "\n" not in str(found)
-    assert found.retriable is (kind is JobFailedError)
+    assert found.retriable is issubclass(kind, JobFailedError)
 
 
 def test_errors_of_our_own_stay_what_they_are() -> None:
