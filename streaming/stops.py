@@ -20,6 +20,7 @@ from checkback.exceptions import (
     JobStoppedError,
     KafkaLostError,
 )
+from checkback.wire.beside_offsets import metadata_refused
 from checkback.wire.rights import not_allowed
 from conf import Settings
 
@@ -171,6 +172,8 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
     if refused is not None:
         rights = rights_of(Role.JOB, Whom(settings.kafka.topics, real=("*",)))
         return not_allowed("the job", refused[0].strip(), rights)
+    if "OFFSET_METADATA_TOO_LARGE" in text:
+        return metadata_refused("the job", "OFFSET_METADATA_TOO_LARGE")
     values = {
         "prefix": settings.kafka.topic_prefix,
         "servers": settings.kafka.bootstrap_servers,

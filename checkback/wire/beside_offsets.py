@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from checkback.exceptions import ConfigurationError
+
 END = "\0"
 """Ends what is stored beside an offset. confluent-kafka writes it by itself; and where it is missing, confluent-kafka
 reads on until it finds one somewhere in memory (2.16)."""
@@ -10,6 +12,14 @@ reads on until it finds one somewhere in memory (2.16)."""
 class _Offset(Protocol):
     @property
     def metadata(self) -> str | None: ...
+
+
+def metadata_refused(who: str, error: object) -> ConfigurationError:
+    """What to raise when brokers refuse what ``who`` stores beside an offset, because it is too long for them."""
+    return ConfigurationError(
+        f"Kafka refuses what {who} stores beside an offset: set offset.metadata.max.bytes of the brokers to 4096, "
+        f"Kafka's default, or more. ({error})"
+    )
 
 
 def without_end(metadata: str | None) -> str:

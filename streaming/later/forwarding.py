@@ -16,11 +16,12 @@ from checkback.exceptions import (
     OwnTopicError,
     TransactionTimeoutError,
 )
-from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, OF_THE_RECORD, error_code
+from checkback.kafka.librdkafka.errors import FENCED, METADATA_REFUSED, NOT_ALLOWED, OF_THE_RECORD, error_code
 from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol
+from checkback.wire.beside_offsets import metadata_refused
 from checkback.wire.sent_back import dead_letter_of, why_not_a_retry
 from conf.secrets_file import own_key
 from streaming.batch.headers import Headers
@@ -223,6 +224,8 @@ class Forwarder:
                 f"the group {topics.later}, write on {topics.half} and {topics.prefix}dlq.*, and the transactional id "
                 f"{transactional_id(topics)}."
             )
+        if isinstance(error, KafkaException) and error_code(error) in METADATA_REFUSED:
+            return metadata_refused("the job", error)
         return None
 
     def _pause(self, error: Exception) -> float:

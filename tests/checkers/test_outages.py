@@ -44,6 +44,7 @@ def test_what_may_be_well_later_passes(error: Exception) -> None:
             ConfigurationError,
             "cannot use kafka.security or",
         ),
+        (errors.OffsetMetadataTooLargeError(), ConfigurationError, "set offset.metadata.max.bytes of the brokers"),
         (ZeroDivisionError("a mistake of ours"), CheckServiceError, "a mistake of ours"),
     ],
 )

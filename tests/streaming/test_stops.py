@@ -101,6 +101,7 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
             "or the store had not answered when this one did",
         ),
         ("KafkaError{FATAL,code=_FENCED,val=-144}", JobFailedError, "transactional id"),
+        ("KafkaError{code=OFFSET_METADATA_TOO_LARGE,val=12}", ConfigurationError, "set offset.metadata.max.bytes of"),
         ("KafkaError{code=_TRANSPORT,val=-195}", KafkaLostError, "localhost:9092 did not answer"),
         (
             "java.lang.IllegalStateException: something new",

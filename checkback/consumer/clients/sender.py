@@ -18,11 +18,12 @@ from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import NotAllowedError
 from checkback.kafka.client_options import of_reaching
-from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, OF_THE_RECORD, error_code
+from checkback.kafka.librdkafka.errors import FENCED, METADATA_REFUSED, NOT_ALLOWED, OF_THE_RECORD, error_code
 from checkback.kafka.librdkafka.library import KafkaError, KafkaException, Message
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import longest_pause_ms
+from checkback.wire.beside_offsets import metadata_refused
 
 _SEND_SECONDS = SEND_MS / 1000
 
@@ -94,6 +95,8 @@ class Sender:
         except (KafkaException, BufferError, KeyError) as error:
             if isinstance(error, KafkaException) and error_code(error) in NOT_ALLOWED:
                 raise NotAllowedError(repr(error)) from error
+            if isinstance(error, KafkaException) and error_code(error) in METADATA_REFUSED:
+                raise metadata_refused("the consumer", error) from error
             fenced = isinstance(error, KafkaException) and error_code(error) in FENCED
             raise (FencedError if fenced else KafkaAwayError)(str(error)) from error
 

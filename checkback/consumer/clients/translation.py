@@ -7,9 +7,10 @@ from typing import Any
 from checkback.consumer.clients.base import KafkaAwayError, RebalanceInProgressError
 from checkback.consumer.listener import ReceivedMessage, UnreadableMessage
 from checkback.exceptions import ConsumerError, NotAllowedError
-from checkback.kafka.librdkafka.errors import NOT_ALLOWED, REBALANCING, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import METADATA_REFUSED, NOT_ALLOWED, REBALANCING, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import KafkaException
+from checkback.wire.beside_offsets import metadata_refused
 
 
 @contextlib.contextmanager
@@ -21,6 +22,8 @@ def explained() -> Iterator[None]:
         code = error_code(error)
         if code in NOT_ALLOWED:
             raise NotAllowedError(repr(error)) from error
+        if code in METADATA_REFUSED:
+            raise metadata_refused("the consumer", error) from error
         if is_fatal(error.args[0]):
             raise ConsumerError(f"The consumer failed: {error}.") from error
         raise (RebalanceInProgressError if code in REBALANCING else KafkaAwayError)(str(error)) from error

@@ -27,6 +27,7 @@ from kafka.errors import (
     KafkaConfigurationError,
     KafkaError,
     NoError,
+    OffsetMetadataTooLargeError,
     SaslAuthenticationFailedError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,

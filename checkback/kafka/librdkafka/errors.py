@@ -24,6 +24,8 @@ NOT_ALLOWED = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+METADATA_REFUSED = frozenset({KafkaError.OFFSET_METADATA_TOO_LARGE})
+"""What is stored beside an offset is too long for the brokers: see ``beside_offsets.metadata_refused``."""
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 """Another producer of the same transactional id has begun, or Kafka has ended the transaction."""
 REBALANCING = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID})

@@ -12,10 +12,19 @@ from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr
 from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError, NotAllowedError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, TIMED_OUT, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import (
+    METADATA_REFUSED,
+    NO_TOPIC,
+    NOT_ALLOWED,
+    REFUSED,
+    TIMED_OUT,
+    error_code,
+    is_fatal,
+)
 from checkback.kafka.librdkafka.topics import of_controller
 from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
+from checkback.wire.beside_offsets import metadata_refused
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 from checkback.wire.protocol import Headers, Topics
@@ -148,6 +157,8 @@ class Lane:
         except KafkaException as error:
             if error_code(error) in NOT_ALLOWED:
                 raise self._place.not_allowed(error) from error
+            if error_code(error) in METADATA_REFUSED:
+                raise metadata_refused("a lane", error) from error
             self._kafka = Transactional(self._settings, series=True)  # nobody knows the lane yet
             raise no_kafka(self._place.bootstrap_servers, error) from error
 
@@ -226,6 +237,8 @@ class Lane:
             self._kafka.purge(_DELIVER_SECONDS)
         except (KafkaException, SystemError) as worse:
             raise LaneLostError(f"{error}, then {worse}") from worse
+        if isinstance(error, KafkaException) and error_code(error) in METADATA_REFUSED:
+            raise LaneLostError(str(metadata_refused("a lane", error)))
         raise LaneLostError(str(error))
 
     def _member(self, name: str) -> Any:
