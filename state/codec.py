@@ -8,8 +8,8 @@ r"""A segment's state as bytes, and back.
     | ledger (zlib over one byte an offset) | messages (Arrow IPC stream) | early (Arrow IPC stream)
     | claims (int64: all of a column, then all of the next one)
 
-The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes, and columns that
-have to do with lanes are left out where no row has anything in them. A new version keeps the reader of the one before;
+The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. Columns of lanes
+and the last answer are left out if no row has anything in them. A new version keeps the reader of the one before;
 version 1 had no ``deliver_at_ms``, kept no parked messages, and had no event of its own for a check's verdict or an
 operator's; version 2 had no undeliverable messages; version 3 kept all content; version 4 knew of no lanes, and had no
 claims.
@@ -86,10 +86,17 @@ def _ledger(version: int, content: bytes) -> StateCodes:
     return ledger
 
 
-_ADDED: dict[str, int | None] = {"deliver_at_ms": -1, "left_out": -1, "lane": NO_LANE, "lane_name": None, "settled": 0}
+_ADDED: dict[str, int | str | None] = {
+    "deliver_at_ms": -1,
+    "left_out": -1,
+    "lane": NO_LANE,
+    "lane_name": None,
+    "settled": 0,
+    "answer": "",
+}
 """Columns that earlier versions do not have, and what they were then."""
-_OF_LANES = ("lane", "lane_name", "settled")
-"""Those that are left out where no row has anything in them, as everywhere without lanes."""
+_SELDOM = ("lane", "lane_name", "settled", "answer")
+"""Those that are left out if no row has anything in them, as everywhere without lanes and checks."""
 
 
 def _early(version: int, content: bytes) -> Rows:
@@ -123,17 +130,15 @@ def _schema(fields: Fields) -> pa.Schema:
 
 _TABLES = (MESSAGE_FIELDS, EARLY_FIELDS)
 _SCHEMAS = {id(fields): _schema(fields) for fields in _TABLES}
-_WITHOUT_LANES = {
-    id(fields): {name: kind for name, kind in fields.items() if name not in _OF_LANES} for fields in _TABLES
-}
-_SCHEMAS |= {id(fields): _schema(fields) for fields in _WITHOUT_LANES.values()}
+_USUAL = {id(fields): {name: kind for name, kind in fields.items() if name not in _SELDOM} for fields in _TABLES}
+_SCHEMAS |= {id(fields): _schema(fields) for fields in _USUAL.values()}
 
 
 def _to_stream(rows: Rows, fields: Fields) -> bytes:
     if not rows.count:
         return b""
-    if not any((rows[name] != _ADDED[name]).any() for name in _OF_LANES if name in fields):
-        fields = _WITHOUT_LANES[id(fields)]
+    if not any((rows[name] != _ADDED[name]).any() for name in _SELDOM if name in fields):
+        fields = _USUAL[id(fields)]
     schema = _SCHEMAS[id(fields)]
     columns = [pa.array(rows[name], field.type) for name, field in zip(fields, schema, strict=True)]
     batch = pa.record_batch(columns, schema=schema)

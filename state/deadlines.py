@@ -58,7 +58,9 @@ def settle(messages: Rows, rows: Column, results: EffectCodes, now_ms: int, poli
 
 def end_status(messages: Rows, rows: Column, results: EffectCodes) -> None:
     """Note of messages that are kept, but not checked any more, that their status row has ended."""
-    messages["asked_ms"][rows[np.isin(results, (Effect.DELAY, Effect.PARK))]] = -1
+    ended = rows[np.isin(results, (Effect.DELAY, Effect.PARK))]
+    messages["asked_ms"][ended] = -1
+    messages["answer"][ended] = ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import numpy as np
 from state.allowance import Allowance
 from state.deadlines import after_answer, answered_after_all, end_status, postponed, settle
 from state.lanes import note_settled, of_lanes
-from state.outcomes import Collector
+from state.outcomes import Collector, answer_texts
 from state.policy import Policy
 from state.rows import Column, Rows
 from state.table import KEPT, SETTLED, UNDECIDED, Effect, Event, EventCodes, State, StateCodes, delivers, transition
@@ -67,6 +67,7 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         answers &= ledger[slots] == State.OPEN  # not decided by a later op
         told = np.flatnonzero(answers)
         told = told[np.r_[rows[told][1:] != rows[told][:-1], True]] if told.size else told  # the last one of each
+        messages["answer"][rows[told]] = answer_texts(messages["misses"][rows[told]], ops["value"][told])
         outcomes.answered(messages.take(rows[told]), ops["value"][told], now_ms, policy)
     ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.BY_LANE, Effect.DELAY, Effect.DISCARD))
     outcomes.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])

@@ -15,6 +15,7 @@ from checkback.wire.delivered import LaneFact
 from state.open_by_topic import OpenByTopic, OpenOf
 from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.outcomes import (
+    ANSWER_END,
     CHECK_LANE,
     STATUS_ASKED_AGO,
     STATUS_MISSES,
@@ -95,6 +96,12 @@ def rejected_op(row: Mapping[str, Any]) -> RejectedOp:
     """Of a row of ``OutcomeKind.REJECT_OP``."""
     action, source, *fact = row["topic"].split("/")
     return RejectedOp(action, source, LaneFact(fact[0]) if fact else None, row["ingested_ms"])
+
+
+def parked_for(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Of a row of ``OutcomeKind.PARK``: why it is parked, and what its last check came to; each may be empty."""
+    answer, _, reason = row["reason"].rpartition(ANSWER_END)
+    return reason, answer
 
 
 def lane_checked(row: Mapping[str, Any]) -> str:

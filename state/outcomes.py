@@ -79,8 +79,12 @@ STATUS_MISSES = "headers"
 """Likewise: for how many checks in a row nobody could be asked, in digits."""
 CHECK_LANE = "reason"
 """The column of a check that names its half message's lane, likewise; empty: none."""
+ANSWER_END = "\n"
+"""In the reason of a row that parks, it ends the last answer; no reason has it."""
 STATUS_REMARK_BYTES = 512
 """So much of an answer's remark is told at most."""
+_ANSWER_CHARACTERS = 200
+"""So much of the last answer is kept for the day on which its message is parked."""
 _MOST_PAUSE_MS = 2**31 - 1
 
 
@@ -202,7 +206,8 @@ class Collector:
         chosen = results == Effect.PARK
         if chosen.any():
             parked = messages.take(rows[chosen])
-            reasons = objects([_REASONS[Event(event)] for event in events[chosen]])
+            answers = objects([f"{answer}{ANSWER_END}" if answer else "" for answer in parked["answer"]])
+            reasons = answers + objects([_REASONS[Event(event)] for event in events[chosen]])
             self._add(OutcomeKind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
 
     def left_operators(self, messages: Rows, rows: Column, states: StateCodes, results: EffectCodes) -> None:
@@ -339,6 +344,13 @@ class Collector:
 
     def _add(self, kind: OutcomeKind, count: int, **columns: Column) -> None:
         self._parts.append(_outcomes(kind, count, **columns))
+
+
+def answer_texts(misses: Column, remarks: Column) -> Column:
+    """What checks came to that were answered just now, for people: the answer, and its remark if it has one."""
+    words = np.where(misses > 0, "unreachable", "unknown")
+    texts = [f": {remark.decode(errors='replace')}" if remark else "" for remark in remarks]
+    return objects([f"{word}{text}"[:_ANSWER_CHARACTERS] for word, text in zip(words, texts, strict=True)])
 
 
 def _outcomes(kind: OutcomeKind, count: int, **columns: Column) -> Rows:

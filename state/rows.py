@@ -54,6 +54,7 @@ MESSAGE_FIELDS: Fields = {
     "asked_ms": np.int64,  # when the last check was asked for; -1: never, or parked or delayed since
     "attempts": np.int32,  # checks answered without a verdict
     "misses": np.int32,  # checks in a row for which nobody could be asked
+    "answer": object,  # str: what the last answered check came to; empty: nothing yet, or parked or delayed since
 }
 """A half message that is undecided, parked, undeliverable or delayed, as a segment keeps it."""
 

@@ -226,6 +226,7 @@ def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
         asked_ms=np.full(count, -1, dtype=np.int64),
         attempts=np.zeros(count, dtype=np.int32),
         misses=np.zeros(count, dtype=np.int32),
+        answer=np.full(count, "", dtype=object),
         ingested_ms=np.full(count, now_ms, dtype=np.int64),
     )
     opened["deadline_ms"][:] = first_deadlines(opened, policy)

@@ -45,6 +45,8 @@ class ParkedMessage(NamedTuple):
     """Whether the job has it as well; False for one that was too large to be kept."""
     became: str = ""
     """What became of it since: committed, rolled back, resumed, or abandoned; empty while it waits for an operator."""
+    answer: str = ""
+    """The last answer to its checks, with what the service said; empty: none, or an earlier version parked it."""
 
     @property
     def undecided(self) -> bool:
@@ -139,6 +141,7 @@ def parked_record(record: Any) -> ParkedMessage | ParkedEnd:
         key=record.key,
         value=record.value,
         time_ms=record.timestamp,
+        answer=headers.get(protocol.ANSWER, b"").decode(errors="replace"),
     )
 
 

@@ -29,12 +29,12 @@ def show(
 ) -> None:
     """List the messages that wait for an operator: to be decided, or to be delivered again."""
     kafka = load(config, bootstrap_server).kafka
-    names = ("half", "transaction", "group", "topic", "parked", "why", *(["became"] if ended else []))
+    names = ("half", "transaction", "group", "topic", "parked", "why", "last answer", *(["became"] if ended else []))
     with ParkedMessages(kafka.bootstrap_servers, kafka.topics, kafka.python_client) as messages:
         rows = [
             (
                 *(str(message.half), message.transaction_id, message.group, message.topic),
-                *(said_time(message.time_ms), message.reason),
+                *(said_time(message.time_ms), message.reason, message.answer),
                 *([message.became] if ended else []),
             )
             for message in messages.read(ended=ended)

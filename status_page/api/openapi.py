@@ -178,6 +178,7 @@ def _schemas() -> _Schema:
         "Parked": _object(
             **named,
             reason=_TEXT,
+            answer={**_TEXT, "description": "the last answer to its checks; empty: not known"},
             parked_ms=_TIME,
             key_bytes=_SIZE,
             value_bytes=_SIZE,

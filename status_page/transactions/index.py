@@ -33,6 +33,8 @@ class Parked(NamedTuple):
     topic: str
     half: HalfPosition
     reason: str
+    answer: str
+    """The last answer to its checks; empty: not known."""
     parked_ms: int
     key_bytes: int | None
     """None: it has no key."""
@@ -304,12 +306,12 @@ def _status_row(row: tuple[Any, ...]) -> InDoubt:
 def _parked_columns(row: ParkedMessage) -> tuple[Any, ...]:
     kind = UNDECIDED if row.undecided else UNDELIVERABLE if row.kept else UNKEPT
     sizes = [None if part is None else len(part) for part in (row.key, row.value)]
-    reason = row.reason[:_REASON_CHARACTERS]
-    return (*row.half, row.transaction_id, row.group, row.topic, max(row.time_ms, 0), kind, reason, *sizes)
+    reasons = (row.reason[:_REASON_CHARACTERS], row.answer[:_REASON_CHARACTERS])
+    return (*row.half, row.transaction_id, row.group, row.topic, max(row.time_ms, 0), kind, *reasons, *sizes)
 
 
 def _parked_row(row: tuple[Any, ...]) -> Parked:
-    partition, offset, name, group, topic, since_ms, kind, reason, key_bytes, value_bytes = row
+    partition, offset, name, group, topic, since_ms, kind, reason, answer, key_bytes, value_bytes = row
     half = HalfPosition(partition, offset)
     held = (key_bytes, value_bytes, kind != UNKEPT, kind == UNDECIDED)
-    return Parked(name, group, topic, half, reason, since_ms, *held)
+    return Parked(name, group, topic, half, reason, answer, since_ms, *held)

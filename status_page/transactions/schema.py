@@ -68,7 +68,7 @@ STATUS = _List(
     ("attempt", "check_max", "asked_ms", "next_check_ms", "answered_ms", "misses", "remark"),
 )
 """Of ``cb.status``; ``kind`` is the last answer."""
-PARKED = _List("parked", "partition, offset, id", ("reason", "key_bytes", "value_bytes"))
+PARKED = _List("parked", "partition, offset, id", ("reason", "answer", "key_bytes", "value_bytes"))
 """Of ``cb.parked``; several messages of one transaction lie at the same place."""
 
 SCHEMA = f"""

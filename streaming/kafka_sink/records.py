@@ -24,6 +24,7 @@ from state import (
     RejectedOp,
     answer_told,
     lane_checked,
+    parked_for,
     rejected_op,
     rejected_record_offset,
     status_pause_ms,
@@ -252,8 +253,7 @@ class RecordBuilder:
         if kind == OutcomeKind.PARK:
             return self._parked(row)
         if kind == OutcomeKind.PARK_END:
-            became = self._not_taken.get(half_of(row), row["reason"])
-            return self._to_parked(row, [(protocol.ENDED, became.encode())])
+            return self._to_parked(row, [(protocol.ENDED, self._not_taken.get(half_of(row), row["reason"]).encode())])
         if kind == OutcomeKind.REJECT_OP:
             return self._rejected_op(row)
         if kind == OutcomeKind.REJECT_RECORD:
@@ -298,8 +298,7 @@ class RecordBuilder:
         self.counts["undeliverable"] += 1
         self.counts["parked"] += 1
         self.reasons.add("parked", row["reason"], row["transaction_id"])
-        reason: Headers = [(protocol.REASON, row["reason"].encode())]
-        return self._own(self._to_parked(row, [*reason, *headers]))
+        return self._own(self._to_parked(row, [(protocol.REASON, row["reason"].encode()), *headers]))
 
     def _note_held(self, held: HeldUntil) -> None:
         if held in self.held or len(self.held) < _MOST_HELD:
@@ -310,11 +309,12 @@ class RecordBuilder:
         headers = [pair for pair in written if not pair[0].startswith(protocol.RESERVED_PREFIX)]
         if row["partition"] == BUNDLE:
             headers = [(protocol.MESSAGES, str(len(unpack(row["value"]))).encode()), *headers]
-        if row["reason"]:
-            self.reasons.add("parked", row["reason"], row["transaction_id"])
-            return self._to_parked(row, [(protocol.REASON, row["reason"].encode()), *headers])
-        held = held_of(written)
-        origin = f"{self._topics.half}:{held.origin}" if held else ""
+        why, answer = parked_for(row)
+        if why:
+            self.reasons.add("parked", why, row["transaction_id"])
+            of_answer = [(protocol.ANSWER, answer.encode())] if answer else []
+            return self._to_parked(row, [(protocol.REASON, why.encode()), *of_answer, *headers])
+        origin = f"{self._topics.half}:{held.origin}" if (held := held_of(written)) else ""
         reason = dict(written).get(protocol.REASON) or protocol.UNDELIVERABLE.encode()
         return self._to_parked(row, [(protocol.REASON, reason), (protocol.FROM, origin.encode()), *headers])
 

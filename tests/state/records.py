@@ -38,6 +38,7 @@ from state import (
     status_pause_ms,
     summed,
 )
+from state.outcome_reading import parked_for
 from state.rows import Fields, objects
 
 OP_EVENTS = {
@@ -140,6 +141,7 @@ class Parked(NamedTuple):
     message: Message
     attempts: int
     reason: str
+    answer: str = ""
 
 
 class Ended(NamedTuple):
@@ -366,7 +368,7 @@ _ADD: dict[OutcomeKind, Any] = {
     OutcomeKind.CHECK: lambda said, row: said.checks.append(
         Check(_checked(row), row["attempt"], row["check_max"], row["left_out"], lane_checked(row))
     ),
-    OutcomeKind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
+    OutcomeKind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], *parked_for(row))),
     OutcomeKind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),
     OutcomeKind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),
     OutcomeKind.REJECT_RECORD: lambda said, row: said.broken.append(_broken(row)),

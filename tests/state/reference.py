@@ -232,6 +232,8 @@ class Reference:
         said.counts["applied"] += 1
         transaction.state = "open"
         transaction.remark = op.value
+        remark = (op.value or b"").decode(errors="replace")
+        transaction.answer = (op.says.removeprefix("check_") + (f": {remark}" if remark else ""))[:200]
         if op.says == "check_unknown":
             transaction.attempts += 1
             transaction.misses = 0
@@ -301,7 +303,8 @@ class Reference:
         transaction.state = "parked"
         transaction.deadline_ms = now_ms + self.policy.parked_ttl_ms
         said.counts["parked"] += 1
-        said.parked.append(Parked(transaction.message(), transaction.attempts, reason))
+        said.parked.append(Parked(transaction.message(), transaction.attempts, reason, transaction.answer))
+        transaction.answer = ""
         self._end_status(transaction, said)
 
     def _unpark(self, transaction: Transaction, became: str, said: Said) -> None:

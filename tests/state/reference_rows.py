@@ -25,6 +25,7 @@ class Transaction:
     misses: int = 0
     remark: bytes | None = None
     """Of the last answer."""
+    answer: str = ""
     settled: bool = False
     """Whether it is known that the lane has not delivered it, and never will."""
     contested: bool = False

@@ -43,6 +43,22 @@ def test_after_check_max_a_message_is_parked() -> None:
     assert said.ledger == {0: "parked"}
 
 
+def test_a_parked_message_has_the_last_answer_to_its_checks() -> None:
+    driver = opened()
+    now_ms = exhausted(driver)
+    [parked] = driver.step(now_ms).parked
+    assert parked.answer == "unknown"
+    said, driver.stored = driver.step(now_ms + 1, replace(RESUME, op_offset=10)), True
+    for number, remark in enumerate((b"locked", None, b"no such order\n\xff" + b"x" * 500)):
+        assert said.checks
+        driver.step(now_ms, replace(CHECK_UNKNOWN, op_offset=11 + number, value=remark))
+        now_ms += POLICY.check_interval_ms + 1
+        said = driver.step(now_ms)
+    [parked] = said.parked
+    assert (parked.reason, parked.answer) == (reference.EXHAUSTED, f"unknown: no such order\n�{'x' * 176}")
+    assert set(driver.segment.messages["answer"]) == {""}
+
+
 def test_after_check_max_a_message_is_committed_if_the_policy_says_so() -> None:
     driver = opened(replace(POLICY, on_exhausted=Always(Event.EXHAUSTED_COMMIT)))
     said = driver.step(exhausted(driver))

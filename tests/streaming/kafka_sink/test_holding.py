@@ -217,6 +217,16 @@ def test_a_parked_record_of_an_undeliverable_message_says_why_and_where_it_came_
     assert (second["cb-half"], second["cb-ended"]) == (b"0:2", b"committed")
 
 
+def test_a_parked_record_has_the_last_answer_beside_the_reason(sink: Sink) -> None:
+    row = outcome(sink.place.real_topic, kind=OutcomeKind.PARK, transaction_id="tx", half_offset=5)
+    for reason in ("unknown: no such\norder\nundecided", "undecided"):
+        sink.write({**row, "reason": reason})
+    answered, other = (dict(record.headers) for record in sink.place.read(sink.place.topics.parked))
+    assert (answered["cb-reason"], answered["cb-answer"]) == (b"undecided", b"unknown: no such\norder")
+    assert other["cb-reason"] == b"undecided"
+    assert "cb-answer" not in other
+
+
 def test_what_is_held_is_spelled_and_read() -> None:
     held = HeldNote(3, NOW_MS, HalfPosition(3, 81_923))
     assert str(held) == "3 1000000 3:81923"
