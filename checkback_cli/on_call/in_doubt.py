@@ -42,7 +42,7 @@ def in_doubt(
     from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
     from checkback_cli.on_call.asking_job import find_job
-    from checkback_cli.terminal.listing import note, show_objects, show_rows
+    from checkback_cli.terminal.listing import note, note_missing, show_objects, show_rows
     from checkback_cli.terminal.progress import progress
     from checkback_cli.terminal.reading import reading
     from conf import load
@@ -59,6 +59,7 @@ def in_doubt(
     facts = find_job(settings, job).facts
     groups = groups_of({row.group for row in found.values()}, heard, settings.checks, now_ms, facts)
     rows = chosen(found.values(), group, topic, now_ms - (older_than or 0))
+    note_missing(group, (row.group for row in found.values()))
     if as_json:
         show_objects(row_object(row, groups[row.group], now_ms) for row in rows[:limit])
         return

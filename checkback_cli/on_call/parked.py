@@ -6,7 +6,7 @@ import typer
 
 from checkback.operations.parked import ParkedMessages
 from checkback.operations.times import said_time
-from checkback_cli.terminal.listing import show_rows
+from checkback_cli.terminal.listing import note_missing, show_rows
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile
 from conf import load
 
@@ -31,13 +31,15 @@ def show(
     kafka = load(config, bootstrap_server).kafka
     names = ("half", "transaction", "group", "topic", "parked", "why", "last answer", *(["became"] if ended else []))
     with ParkedMessages(kafka.bootstrap_servers, kafka.topics, kafka.python_client) as messages:
+        found = messages.read(ended=ended)
         rows = [
             (
                 *(str(message.half), message.transaction_id, message.group, message.topic),
                 *(said_time(message.time_ms), message.reason, message.answer),
                 *([message.became] if ended else []),
             )
-            for message in messages.read(ended=ended)
+            for message in found
             if group in {None, message.group}
         ]
+    note_missing(group, (message.group for message in found))
     show_rows(names, rows, as_json=as_json)

@@ -4,7 +4,7 @@ import time
 
 from checkback.operations.rejected import rejected_records
 from checkback.operations.times import said_time
-from checkback_cli.terminal.listing import show_rows
+from checkback_cli.terminal.listing import note_missing, show_rows
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Last, OfGroup, Since
 from checkback_cli.terminal.reading import reading
 from conf import load
@@ -29,9 +29,11 @@ def rejected(
     since_ms = 0 if since is None else max(0, int(time.time() * 1000) - since)
     topics = kafka.topics
     with reading(kafka) as consumer:
+        found = list(rejected_records(consumer, topics, since_ms))
         rows = [
             (said_time(one.time_ms), one.came_from, one.reason, one.transaction_id, one.group, one.topic, one.action)
-            for one in rejected_records(consumer, topics, since_ms)
+            for one in found
             if group in {None, one.group}
         ]
+    note_missing(group, (one.group for one in found))
     show_rows(_NAMES, rows if limit is None else rows[-limit:], as_json=as_json)

@@ -13,6 +13,7 @@ from conf import load
 
 if TYPE_CHECKING:
     from checkback.operations.topic_facts import Fault, TopicFacts
+    from conf import Settings
 
 _NAMES = ("topic", "partitions", "replicas", "in sync", "kept", "records", "as it should be")
 
@@ -70,10 +71,22 @@ def create(
         unknown = administration.wait_for(list(made))
     for name, what in made.items():
         Console().print(f"{what}  {name}", highlight=False)
-    if any(made[name] is Made.CREATED for name in real or ()):
+    new = any(made[name] is Made.CREATED for name in real or ())
+    if new and made[ours.half] is not Made.CREATED and _has_half_messages(settings):
         typer.echo(_HELD, err=True)
     if unknown:
         raise KafkaUnreachableError(f"Kafka has created {', '.join(unknown)}, and does not know of it yet: wait.")
+
+
+def _has_half_messages(settings: "Settings") -> bool:
+    from contextlib import closing
+
+    from checkback.operations.topic_facts import facts_of
+    from checkback.operations.topics import admin_client
+
+    half = settings.kafka.topics.half
+    with closing(admin_client(settings.kafka.bootstrap_servers, settings.kafka.python_client)) as admin:
+        return bool(facts_of(admin, (half,))[half].records)
 
 
 _REPLICAS = "{} brokers answer: new topics get {} replica{} (--replication)."

@@ -16,6 +16,7 @@ from checkback.wire.printable import printable
 
 _POSITIONS = frozenset({"partition", "next", "first", "end", "to", "was at", "goes on at"})
 """Columns of numbers that are no counts, and are copied into other commands: without separators."""
+_MOST_NAMED = 20
 _FRAME, _PER_COLUMN = 1, 3
 """Of a table's lines, in characters: its left edge, and one column's padding and right edge."""
 
@@ -27,19 +28,25 @@ def show_rows(
 
     On a terminal it is a table, with the title above it; where that would break words, so that no id could be copied,
     each row is a block of lines, a name and a value each; counts have separators (``1,500``). In a pipe each row is one
-    line, its values whole and plain, with tabs between them and no heading. ``as_json``: each row is one JSON object.
+    line, its values whole and plain, with tabs between them and no heading; an empty list is noted on standard error.
+    ``as_json``: each row is one JSON object.
     """
     if as_json:
         show_objects(dict(zip(names, row, strict=True)) for row in rows)
         return
     console = Console()
+    nothing = "None." if title is None else f"{title}: none."
     if not console.is_terminal:
+        empty = True
         for row in rows:
+            empty = False
             typer.echo("\t".join(printable(str(value)) for value in row))
+        if empty:
+            note(nothing)
         return
     rows = list(rows)
     if not rows:
-        console.print("None." if title is None else f"{title}: none.")
+        console.print(nothing)
         return
     _print_rows(console, names, rows, title)
 
@@ -111,6 +118,15 @@ def _print_pairs(console: Console, pairs: Iterable[tuple[str, object]]) -> None:
     for name, value in pairs:
         table.add_row(name, escape(printable(str(value))))
     console.print(table)
+
+
+def note_missing(group: str | None, known: Iterable[str]) -> None:
+    """When a list has nothing of the group that it is filtered by, note its groups: a name may be mistyped."""
+    names = sorted(set(known))
+    if group is not None and group not in names:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        others = f"Groups in this list: {', '.join(names[:_MOST_NAMED])}{more}." if names else "The list is empty."
+        note(printable(f"Nothing is of group {group}. {others}"))
 
 
 def note(text: str) -> None:

@@ -19,6 +19,12 @@ def objects(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def lines(*arguments: str) -> list[list[str]]:
+    done = invoke(*arguments)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
 def refusal(*arguments: str) -> str:
     error = invoke(*arguments).exception
     assert isinstance(error, CheckbackError), error

@@ -27,15 +27,9 @@ from conf import CheckSettings
 from status_page.facts import GroupFacts
 from status_page.words import NO_ENDPOINT
 from tests.checkback_cli.facts_made import bodies, page
-from tests.checkback_cli.on_call.scene import invoke, objects, refusal
+from tests.checkback_cli.on_call.scene import invoke, lines, objects, refusal
 from tests.job_records import JobRecords, now_ms
 from tests.place import wait_until
-
-
-def lines(*arguments: str) -> list[list[str]]:
-    done = invoke(*arguments)
-    assert done.exit_code == 0, (done.output, done.exception)
-    return [line.split("\t") for line in done.stdout.splitlines()]
 
 
 def test_transactions_in_doubt_are_listed_the_oldest_first(written: JobRecords) -> None:
@@ -92,6 +86,22 @@ def test_a_topic_for_which_no_live_endpoint_answers_is_named_by_each_command(wri
     assert "secret" not in str(found)
     (red,) = [one for one in found if one["level"] == "wrong"]
     assert red["said"] == f"group shop has 1 transaction in doubt for topic {topic}: nobody can be asked; {why}"
+
+
+def test_a_group_that_a_list_does_not_have_is_named_with_those_that_it_has(written: JobRecords) -> None:
+    half = written.half("tx")
+    written.in_doubt("tx", half)
+    done = invoke("open", "--group", "nosuch")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.splitlines()[:2] == ["Nothing is of group nosuch. Groups in this list: shop.", "None."]
+    assert "nosuch" not in invoke("open", "--group", "shop").stderr
+    assert invoke("parked", "list", "--group", "x").stderr.splitlines()[0] == (
+        "Nothing is of group x. The list is empty."
+    )
+    assert invoke("groups", "--group", "x").stderr.splitlines()[-2:] == [
+        "Producer groups: none.",
+        "Consumer groups: none.",
+    ]
 
 
 def test_what_is_held_is_said_below_the_list_as_the_job_says(written: JobRecords) -> None:
@@ -289,22 +299,6 @@ def test_without_a_job_groups_are_what_kafka_says(written: JobRecords) -> None:
     (row,) = [line.split("\t") for line in done.stdout.splitlines()]
     assert row[:3] == ["shop", "-", "1"]
     assert row[5].startswith("http://127.0.0.1:1/ (heard")
-
-
-def test_topics_are_listed_with_what_is_wrong(written: JobRecords) -> None:
-    shown = {row[0]: row[1:] for row in lines("topics", "list")}
-    assert shown[written.topics.half] == ["2", "1", "1", "12 d", "0", "yes"]
-    assert shown[written.topics.status][3] == "the last of each key"
-    assert {row[-1] for row in shown.values()} == {"yes"}
-
-
-def test_missing_topics_are_status_1(written: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", "nowhere.")
-    done = invoke("topics", "list")
-    assert done.exit_code == 1
-    assert done.output.splitlines()[0].endswith("is missing: run 'checkback topics create'")
-    for command in (["open"], ["tail"], ["groups"], ["show", "tx"], ["commit", "tx", "--yes", "--why", "x"]):
-        assert "Kafka has no topic nowhere." in refusal(*command)
 
 
 def test_doctor_finds_nothing_wrong_with_a_new_place(written: JobRecords) -> None:
