@@ -115,7 +115,7 @@ def list_letters(kafka: KafkaSettings, listing: Listing, *, as_json: bool) -> No
         show_objects(_object(listing.group, *one) for one in found.listed)
     else:
         names = (*_NAMES, *(["resent"] if listing.resent else []))
-        show_rows(names, (_cells(one.letter) + _marked(one, shown=listing.resent) for one in found.listed))
+        show_rows(names, (_cells(one.letter) + _marked(one, shown=listing.resent) for one in found.listed), by="why")
     if found.more:
         typer.echo("There are more: --limit, --topic.", err=True)
 
@@ -296,7 +296,7 @@ def _refuse_without_topics(consumer: KafkaConsumer, resend: Resend) -> None:
 
 
 def _show(letters: Sequence[DeadLetter]) -> None:
-    show_rows(_NAMES, (_cells(letter) for letter in letters[:_MOST_SHOWN]))
+    show_rows(_NAMES, (_cells(letter) for letter in letters[:_MOST_SHOWN]), by="why")
     if len(letters) > _MOST_SHOWN:
         typer.echo(f"... and {len(letters) - _MOST_SHOWN:,} more.")
 

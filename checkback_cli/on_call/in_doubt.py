@@ -63,7 +63,7 @@ def in_doubt(
     if as_json:
         show_objects(row_object(row, groups[row.group], now_ms) for row in rows[:limit])
         return
-    show_rows(_NAMES, (row_cells(row, groups[row.group], now_ms) for row in rows[:limit]))
+    show_rows(_NAMES, (row_cells(row, groups[row.group], now_ms) for row in rows[:limit]), by="why")
     for line in counts_by_reason(rows, groups):
         note(line)
     for line in held_lines(facts, topic):
@@ -179,12 +179,12 @@ def counts_by_reason(rows: "Iterable[InDoubt]", groups: "Mapping[str, GroupFacts
 
 def row_cells(row: "InDoubt", group: "GroupFacts", now_ms: int) -> tuple[str, ...]:
     """A row of the table."""
-    from status_page.words import said_attempts, why_in_doubt
+    from status_page.words import reason_of, said_attempts
 
     return (
         *(row.transaction_id, row.group, row.topic, str(row.half)),
         *(said_duration(max(0, now_ms - row.ingested_ms)), said_attempts(row)),
-        *(row.last_answer or "-", _next_check(row, now_ms), why_in_doubt(row, group)),
+        *(row.last_answer or "-", _next_check(row, now_ms), str(reason_of(row, group))),
     )
 
 

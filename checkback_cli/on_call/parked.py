@@ -42,4 +42,4 @@ def show(
             if group in {None, message.group}
         ]
     note_missing(group, (message.group for message in found))
-    show_rows(names, rows, as_json=as_json)
+    show_rows(names, rows, as_json=as_json, by="why")

@@ -36,4 +36,4 @@ def rejected(
             if group in {None, one.group}
         ]
     note_missing(group, (one.group for one in found))
-    show_rows(_NAMES, rows if limit is None else rows[-limit:], as_json=as_json)
+    show_rows(_NAMES, rows if limit is None else rows[-limit:], as_json=as_json, by="reason")

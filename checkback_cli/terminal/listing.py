@@ -22,14 +22,20 @@ _FRAME, _PER_COLUMN = 1, 3
 
 
 def show_rows(
-    names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool = False, title: str | None = None
+    names: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    as_json: bool = False,
+    title: str | None = None,
+    by: str | None = None,
 ) -> None:
     """Print rows with these columns.
 
     On a terminal it is a table, with the title above it; where that would break words, so that no id could be copied,
-    each row is a block of lines, a name and a value each; counts have separators (``1,500``). In a pipe each row is one
-    line, its values whole and plain, with tabs between them and no heading; an empty list is noted on standard error.
-    ``as_json``: each row is one JSON object.
+    each row is a block of lines, a name and a value each; counts have separators (``1,500``). Rows with the same value
+    in the column ``by`` stand together there, below that value. In a pipe each row is one line, its values whole and
+    plain, with tabs between them and no heading; an empty list is noted on standard error. ``as_json``: each row is one
+    JSON object.
     """
     if as_json:
         show_objects(dict(zip(names, row, strict=True)) for row in rows)
@@ -48,7 +54,16 @@ def show_rows(
     if not rows:
         console.print(nothing)
         return
-    _print_rows(console, names, rows, title)
+    if by is None:
+        _print_rows(console, names, rows, title)
+        return
+    at = names.index(by)
+    alike: dict[str, list[Sequence[object]]] = {}
+    for row in rows:
+        alike.setdefault(printable(str(row[at])), []).append([*row[:at], *row[at + 1 :]])
+    for value, some in alike.items():
+        console.print(f"\n{len(some):,}: {value}", markup=False, highlight=False, soft_wrap=True)
+        _print_rows(console, [*names[:at], *names[at + 1 :]], some, None)
 
 
 def show_objects(objects: Iterable[Mapping[str, Any]]) -> None:

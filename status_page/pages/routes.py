@@ -19,6 +19,7 @@ from status_page.transactions import lists
 from status_page.transactions.index import Index, Parked
 from status_page.transactions.schema import PARKED, STATUS
 from status_page.transactions.story import Told
+from status_page.words import reason_of
 
 _GROUPS = 100
 """On one page."""
@@ -128,12 +129,18 @@ class Showing:
         except ValueError as error:
             what, problem = lists.ListQuery(), str(error)
         listed = (lists.in_doubt if of == STATUS.name else lists.parked)(index, what, now_ms)
+        by_name = overview.by_name(facts)
+        alike: dict[str, list[InDoubt | Parked]] = {}
+        for row in listed.rows:
+            reason = row.reason if isinstance(row, Parked) else str(reason_of(row, by_name[row.group]))
+            alike.setdefault(reason, []).append(row)
         shown = {
             **_names(index, of),
             "what": what,
             "listed": listed,
+            "alike": alike,
             "problem": problem,
-            "by_name": overview.by_name(facts),
+            "by_name": by_name,
             "ages": AGES,
             "ticked": "ticked" in request.query_params,
         }

@@ -43,6 +43,22 @@ def test_in_blocks_the_title_comes_first(monkeypatch: pytest.MonkeyPatch, capsys
     assert printed(80, monkeypatch, capsys, "In doubt").startswith("In doubt:\n\ntransaction")
 
 
+@pytest.mark.parametrize("width", ["60", "160"])
+def test_rows_with_the_same_reason_stand_below_it(
+    width: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"tx-{number}", "shop", "busy" if number % 3 else "no order") for number in range(5)]
+    monkeypatch.setenv("COLUMNS", width)
+    show_rows(("transaction", "group", "why"), rows, by="why")
+    assert capsys.readouterr().out.splitlines()[1] == "tx-1\tshop\tbusy", "in a pipe nothing is moved"
+    monkeypatch.setattr(Console, "is_terminal", True)
+    show_rows(("transaction", "group", "why"), rows, by="why")
+    out = Text.from_ansi(capsys.readouterr().out).plain
+    assert (out.count("busy"), out.count("no order"), "why" in out) == (1, 1, False)
+    places = [out.index(text) for text in ("2: no order", "tx-0", "tx-3", "3: busy", "tx-1", "tx-2", "tx-4")]
+    assert places == sorted(places)
+
+
 KEPT = ("cb.rejected", 8, 1, 1, "the last of each key", 1_234_567, "yes")
 KEPT_NAMES = ("topic", "partitions", "replicas", "in sync", "kept", "records", "as it should be")
 
