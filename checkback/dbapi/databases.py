@@ -1,8 +1,9 @@
 """What the transaction log needs to know of psycopg, PyMySQL and sqlite3, and of the databases behind them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
 from typing import Any, Protocol
 
 from checkback.dbapi.mysql import limited_to, set_lock_timeouts
@@ -175,18 +176,38 @@ def dialect_of(connection: Any) -> Dialect:
     Raises:
         ConfigurationError: it is another one.
     """
-    for one in type(connection).__mro__:
-        if found := DIALECTS.get(one.__module__.partition(".")[0]):
-            return found
+    if driver := _driver_of(connection):
+        return DIALECTS[driver]
     raise ConfigurationError(
         f"The transaction log works on connections of {', '.join(DIALECTS)}, not on {type(connection).__module__}."
         f"{type(connection).__name__}: take one of these, or SqlTransactionLog with SQLAlchemy."
     )
 
 
+def _driver_of(connection: Any) -> str:
+    """The module of its driver; empty: another one, or Django."""
+    modules = (one.__module__.partition(".")[0] for one in type(connection).__mro__)
+    return next((module for module in modules if module in DIALECTS), "")
+
+
+def _cursor(connection: Any) -> Any:
+    """A plain cursor with rows as tuples; the connection may make others for the application's own queries."""
+    driver = _driver_of(connection)
+    if driver == "psycopg":
+        from psycopg import Cursor, rows  # noqa: PLC0415  (only who has it needs it)
+
+        return Cursor(connection, row_factory=rows.tuple_row)
+    if driver == "pymysql":
+        return connection.cursor(import_module("pymysql.cursors").Cursor)
+    cursor = connection.cursor()
+    if driver == "sqlite3":
+        cursor.row_factory = None
+    return cursor
+
+
 def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> int:
     """Run it; gives how many rows it has written."""
-    cursor = connection.cursor()
+    cursor = _cursor(connection)
     try:
         cursor.execute(statement, values)
         return int(cursor.rowcount)
@@ -196,7 +217,7 @@ def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> int:
 
 def execute_each(connection: Any, statement: str, rows: Sequence[Sequence[Any]]) -> int:
     """Run it once for each of at least one row of values; gives how many rows it has written in all."""
-    cursor = connection.cursor()
+    cursor = _cursor(connection)
     try:
         cursor.executemany(statement, rows)
         return int(cursor.rowcount)
@@ -205,18 +226,18 @@ def execute_each(connection: Any, statement: str, rows: Sequence[Sequence[Any]])
 
 
 def fetched(connection: Any, statement: str, values: Sequence[Any] = ()) -> list[list[Any]]:
-    """Run it; gives the rows, whatever the connection makes of rows that have columns' names."""
-    cursor = connection.cursor()
+    """Run it; gives the rows."""
+    cursor = _cursor(connection)
     try:
         cursor.execute(statement, values)
-        return [list(row.values() if isinstance(row, Mapping) else row) for row in cursor.fetchall()]
+        return [list(row) for row in cursor.fetchall()]
     finally:
         cursor.close()
 
 
 def exists(connection: Any, statement: str, values: Sequence[Any]) -> bool:
     """Whether it finds a row."""
-    cursor = connection.cursor()
+    cursor = _cursor(connection)
     try:
         cursor.execute(statement, values)
         return cursor.fetchone() is not None

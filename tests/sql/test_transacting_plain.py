@@ -2,13 +2,14 @@
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from checkback import (
     CheckbackError,
@@ -113,6 +114,33 @@ def test_blocks_commit_both_or_roll_both_back(
     assert [one.action for one in recording.transactions] == expected
     assert [shop.sold(one) for one in "abcd"] == [True, False, False, False]
     assert [row[1] for row in shop.rows()] == ["committed"]
+
+
+def _refuse_rows(*_: object) -> Any:
+    raise TypeError("these rows are for the application's own queries")
+
+
+def test_the_cursors_and_rows_of_a_connection_may_be_of_any_kind(
+    kind: str, log: DbapiTransactionLog[Any], producer: TransactionProducer
+) -> None:
+    def connect() -> Any:
+        connection = log.connect()
+        if kind == "psycopg":
+            connection.cursor_factory = psycopg.RawCursor
+            connection.row_factory = class_row(cast("type[Any]", _refuse_rows))
+        elif kind == "pymysql":
+            connection.cursorclass = pymysql.cursors.SSDictCursor
+        else:
+            connection.row_factory = _refuse_rows
+        return connection
+
+    other = DbapiTransactionLog[Any](connect, table=log._table)
+    other.create_table()
+    with producer.transaction(ORDER, database=other.of()) as transaction:
+        pass
+    assert other.check_local_transaction(question(transaction.transaction_id)) is COMMIT
+    assert other.check_local_transaction(question("another")) is ROLLBACK
+    assert other.prune(timedelta(microseconds=1)) == 2
 
 
 def test_a_commit_in_the_block_is_never_told_as_a_rollback(
