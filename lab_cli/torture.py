@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from lab_cli.torture_rounds import show_gateways, show_lanes
+from lab_cli.torture_rounds import Senders, torture_senders
 
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
     from torture.forgetting.run import ForgettingReport
-    from torture.lanes.rounds import RoundDone
     from torture.large_batches import LargeReport
     from torture.run import RoundReport, TortureReport
     from torture.shops.run import ShopsReport, ShopsRound
@@ -139,6 +138,18 @@ def run_torture(
             "need; 30 rounds.",
         ),
     ] = False,
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network",
+            help="Only this: reset connections of producers that deliver themselves, and let the request on its way "
+            "arrive late, every 2 s; 16 rounds. No job runs.",
+        ),
+    ] = False,
+    transactions: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --network: run until this many transactions have ended.", show_default=False),
+    ] = None,
     cluster: Annotated[
         bool,
         typer.Option(
@@ -184,8 +195,6 @@ def run_torture(
     from torture.effects.run import torture_effects
     from torture.effects.system import Group
     from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
-    from torture.gateways.run import torture_gateways
-    from torture.lanes.run import torture_lanes
     from torture.run import Options, torture, torture_large_batches
     from torture.shops.run import torture_shops
 
@@ -217,13 +226,11 @@ def run_torture(
         console.print(f"Starting MariaDB, PostgreSQL, Kafka, the job, shops and a consumer; seed {seed} ...")
         _show_shops(torture_shops(seed, rounds, partial(_tell_shops, console), minutes=minutes), console, json_file)
         return
+    if network or lanes or gateway:
+        which = Senders.NETWORK if network else Senders.LANES if lanes else Senders.GATEWAYS
+        torture_senders(which, seed, rounds, transactions, console, json_file)
+        return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    if lanes:
-        show_lanes(torture_lanes(seed, rounds, partial(_tell_lanes, console)), console, json_file)
-        return
-    if gateway:
-        show_gateways(torture_gateways(seed, rounds, partial(_tell_lanes, console)), console, json_file)
-        return
     struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
     struck = (Deck.CLUSTER_ON_S3 if s3 else Deck.CLUSTER) if cluster else struck
     options = Options(
@@ -264,14 +271,6 @@ def _show_large(report: "LargeReport", console: Console, json_file: Path | None)
         console.print(f"Logs are kept in {report.logs}.")
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)
-
-
-def _tell_lanes(console: Console, done: "RoundDone") -> None:
-    console.print(
-        f"round {done.number}: {done.fault}; all sent before it readable after {done.seconds} s", markup=False
-    )
-    for stop in done.stops:
-        console.print(f"    ended by itself: {stop}", markup=False)
 
 
 def _tell_shops(console: Console, done: "ShopsRound") -> None:

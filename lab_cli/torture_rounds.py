@@ -1,9 +1,11 @@
-"""What ``checkback torture`` says of rounds whose producers are processes: of lanes, and of gateways."""
+"""What ``checkback torture`` says of runs with rounds: of lanes, gateways and networks."""
 
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +14,44 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from torture.gateways.run import GatewaysReport
-    from torture.lanes.rounds import RoundsReport
+    from torture.lanes.rounds import RoundDone, RoundsReport
     from torture.lanes.run import LanesReport
+    from torture.network.run import NetworkReport
+
+
+class Senders(StrEnum):
+    """Whose producers are under fault."""
+
+    LANES = "lanes"
+    GATEWAYS = "gateways"
+    NETWORK = "network"
+
+
+def torture_senders(
+    which: Senders, seed: int, rounds: int | None, transactions: int | None, console: Console, json_file: Path | None
+) -> None:
+    """Run rounds, and show what came of them. Raises Exit with the status."""
+    from torture.gateways.run import torture_gateways
+    from torture.lanes.run import torture_lanes
+    from torture.network.run import torture_network
+
+    parts = "Kafka behind a proxy, and" if which is Senders.NETWORK else "Kafka, the job, a check service and"
+    console.print(f"Starting {parts} producers; seed {seed} ...")
+    told = partial(_tell, console)
+    if which is Senders.NETWORK:
+        show_network(torture_network(seed, rounds, told, transactions=transactions), console, json_file)
+    elif which is Senders.LANES:
+        show_lanes(torture_lanes(seed, rounds, told), console, json_file)
+    else:
+        show_gateways(torture_gateways(seed, rounds, told), console, json_file)
+
+
+def _tell(console: Console, done: "RoundDone") -> None:
+    console.print(
+        f"round {done.number}: {done.fault}; all sent before it readable after {done.seconds} s", markup=False
+    )
+    for stop in done.stops:
+        console.print(f"    ended by itself: {stop}", markup=False)
 
 
 def show_lanes(report: "LanesReport", console: Console, json_file: Path | None) -> None:
@@ -31,6 +69,16 @@ def show_gateways(report: "GatewaysReport", console: Console, json_file: Path | 
     said += [f"    twice: {name}: {'; '.join(halves)}" for name, halves in report.twice.items()]
     why = report.defect or f"{len(report.twice)} were delivered twice, as both half messages were committed."
     _show(report, said, why, console, json_file)
+
+
+def show_network(report: "NetworkReport", console: Console, json_file: Path | None) -> None:
+    """All of a run. Raises Exit with its status."""
+    ended = ", ".join(f"{number} {told}" for told, number in report.transactions.items())
+    lines = [f"{report.disturbed} requests disturbed; transactions: {ended}; {len(report.torn)} torn."]
+    lines += [f"    {number} did not begin: {error}" for error, number in report.errors.items()]
+    if not report.holds:
+        lines.append(f"The last round alone: {report.again}")
+    _show(report, lines, report.defect, console, json_file)
 
 
 def _show(report: "RoundsReport", said: Iterable[str], defect: str, console: Console, json_file: Path | None) -> None:

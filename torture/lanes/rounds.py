@@ -1,4 +1,4 @@
-"""Rounds of one fault each, and the oracle's word at the end: what runs of lanes and of gateways have in common."""
+"""Rounds of one fault each, and the oracle's word at the end: what runs of lanes, gateways and networks share."""
 
 import shutil
 import tempfile
@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from checkback.local import LocalKafka
 from torture.clock import SettableClock
 from torture.ground import Ground
-from torture.lanes.sending import SendingSystem
 from torture.oracle import Judgement
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
@@ -28,7 +27,38 @@ class Drawn(Protocol):
         """Before it."""
 
 
-S = TypeVar("S", bound=SendingSystem)
+class FaultySystem(Protocol):
+    """What rounds are done to; it runs as long as its ``with`` block."""
+
+    stops: list[str]
+    """What ended by itself in this round, and its last words."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def begin(self, seconds: float) -> None:
+        """Send, and wait for the first messages; raises NotRecoveredError when they do not come in time."""
+
+    def judge(self) -> Judgement:
+        """Compare what was sent with what is readable now."""
+
+    def harmed(self, judged: Judgement) -> bool:
+        """Whether something is wrong that no time repairs."""
+
+    def come_to_rest(self) -> Judgement:
+        """Stop sending, wait until all is readable that will be, and judge."""
+
+    def rejected(self) -> Mapping[str, int]:
+        """Reasons for which the job has rejected records, and how many."""
+
+
+def usual_broker(folder: Path) -> LocalKafka:
+    """A broker that clients reach by its own address."""
+    return LocalKafka(folder, start_seconds=GIVE_UP_SECONDS)
+
+
+S = TypeVar("S", bound=FaultySystem)
 R = TypeVar("R", bound=Drawn)
 
 
@@ -79,6 +109,7 @@ def torture_sending(
     do: Callable[[S, R], tuple[float, bool]],
     tell: Callable[[RoundDone], None],
     look_back: Callable[[S], None] = lambda _system: None,
+    broker: Callable[[Path], LocalKafka] = usual_broker,
 ) -> None:
     """Do so to a system, round after round, and have the report say what came of it.
 
@@ -86,9 +117,7 @@ def torture_sending(
     read, and whether only producers died; ``look_back`` is called in the end, while the broker still runs.
     """
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    ground = Ground(
-        place, LocalKafka(place / "kafka", start_seconds=GIVE_UP_SECONDS), SettableClock(place), executors=0
-    )
+    ground = Ground(place, broker(place / "kafka"), SettableClock(place), executors=0)
     started = time.monotonic()
     try:
         ground.prepare()

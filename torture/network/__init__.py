@@ -1,1 +1,1 @@
-"""A network that delays, loses and repeats Kafka requests."""
+"""Fault runs with a network that delays, loses and repeats Kafka requests: ``checkback torture --network``."""
