@@ -3,7 +3,7 @@
 import pytest
 
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.clients.confluent import ConfluentClient
+from checkback.consumer.clients.group_client import GroupClient
 from checkback.exceptions import ConfigurationError, WrongOptionError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.connecting import TransportName, connect
@@ -13,12 +13,6 @@ def test_further_clients_take_what_says_how_kafka_is_reached() -> None:
     reaching = {"security.protocol": "SSL", "ssl_cafile": "ca.pem", "sasl.username": "shop", "client.rack": "a"}
     of_others = {"acks": 1, "session.timeout.ms": 6_000, "max_in_flight_requests_per_connection": 9, "on_commit": print}
     assert of_reaching({**reaching, **of_others, "metadata.broker.list": "x:1"}) == reaching
-
-
-def test_a_socket_waits_no_longer_than_a_transaction_may_take() -> None:
-    assert of_reaching({"socket.timeout.ms": 30_000}) == {"socket.timeout.ms": 10_000}
-    assert of_reaching({"socket.timeout.ms": "500"}) == {"socket.timeout.ms": 500}
-    assert of_reaching({"socket.timeout.ms": "soon"}) == {"socket.timeout.ms": "soon"}  # for the client to refuse
 
 
 def test_what_a_promise_rests_on_is_refused_and_its_own_value_is_not() -> None:
@@ -49,7 +43,7 @@ def test_the_newer_group_protocol_is_refused_by_its_own_name() -> None:
     """The message of librdkafka names the assignment strategy, which is an option of ours."""
     connection = Connection("nowhere:1", "points", "test", {"group.protocol": "consumer"})
     with pytest.raises(WrongOptionError, match=r"must not set 'group\.protocol' of a consumer: only 'classic'"):
-        ConfluentClient(connection)
+        GroupClient(connection)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 50, 10**12, "2000", 2.5, True, None], ids=repr)

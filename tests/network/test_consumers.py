@@ -58,7 +58,7 @@ def send_back(place: Place, network: KafkaProxy, api: Api, step: Api) -> SentBac
     """Send back one message after another, until a late request of the first has arrived within another one's."""
     late = Rule(api, Deed.HOLD_AND_CUT, f"{place.topics.prefix}consumer.{group_of(place.topics)}.".encode())
     network.add(late)
-    with member(place.on(network.address), try_later, "confluent-kafka", store_interval=3_600.0):
+    with member(place.on(network.address), try_later, store_interval=3_600.0):
         for number in count():
             value = b"%d" % number
             end = write_one(place, value) + 1

@@ -98,8 +98,8 @@ assert_type(by_values.start_at, StartAt)
 assert_type(by_values.when_offset_is_gone, WhenOffsetIsGone)
 ConsumerSettings(order=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # an Order, or its value
 PushConsumer("localhost:9092", "points", of_several, {"orders": "paid"}, settings=ConsumerSettings(batch=9))
-AsyncPushConsumer("localhost:9092", "points", awaited, ["orders"], transport="confluent-kafka")
-PullConsumer("localhost:9092", transport="kafka-python")
+AsyncPushConsumer("localhost:9092", "points", awaited, ["orders"])
+PullConsumer("localhost:9092")
 PushConsumer("localhost:9092", "points", print, "orders")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a result
 
 

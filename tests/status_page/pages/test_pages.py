@@ -254,9 +254,9 @@ def test_two_stories_are_read_at_once_and_no_more() -> None:
 
 def test_what_is_parked_says_what_can_be_done() -> None:
     page = text_of(busy().browser().get("/parked").text)
-    assert "checked in vain (1) px-1 1:1 orders shop.orders 1 h ago 5 B resume, commit, roll back" in page
+    assert "checked in vain (1) px-1 1:1 orders shop.orders 1 h ago 5 B none resume, commit, roll back" in page
     why = "committed, but not deliverable to shop.orders: too large (2)"
-    assert f"{why} px-2 2:2 orders shop.orders 1 h ago 5 B redeliver" in page
+    assert f"{why} px-2 2:2 orders shop.orders 1 h ago 5 B none redeliver" in page
     assert "only by hand" in page
     detail = text_of(busy().browser().get("/transactions/1:1").text)
     assert "Kept until 2027-01-22 07:00:00 UTC" in detail
@@ -278,19 +278,6 @@ def test_two_transactions_with_one_id_are_both_listed() -> None:
     page = text_of(browser.get("/transactions?id=same").text)
     assert "same 1:1 orders" in page
     assert "same 2:2 evil" in page
-
-
-def test_a_list_says_each_reason_once() -> None:
-    place = Place()
-    place.doubt(
-        *(doubtful(number, remark="no order" if number % 3 else "busy", attempt=number) for number in range(30))
-    )
-    place.park(*(given_up(number, reason="too large") for number in range(30)))
-    page = text_of(place.browser().get("/transactions").text)
-    assert (page.count("no verdict; busy (10)"), page.count("busy"), page.count("no order")) == (1, 1, 1)
-    assert page.index("tx-0 ") < page.index("tx-27 ") < page.index("tx-1 ")
-    parked = text_of(place.browser().get("/parked").text)
-    assert (parked.count("too large (30)"), parked.count("too large")) == (1, 1)
 
 
 def test_pages_of_a_list_lead_to_one_another() -> None:
