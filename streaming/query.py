@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.query import StreamingQuery
 
+from checkback.kafka.reaching import IDLE_MS
 from conf import Settings
 from state import Policies
 from streaming.batch.failpoints import FailpointHook, no_failpoint
@@ -29,6 +30,7 @@ def kafka_source(settings: Settings) -> dict[str, str]:
         "maxOffsetsPerTrigger": str(min(FIRST_RECORDS, settings.job.max_offsets_per_trigger)),
         "kafka.isolation.level": "read_committed",
         "kafka.allow.auto.create.topics": "false",
+        "kafka.connections.max.idle.ms": str(IDLE_MS),
         # left at 500, a batch that reaches the end of the log takes two seconds longer
         "kafka.fetch.max.wait.ms": "1",
         # Spark asks the broker for a partition's ends after each poll: with Kafka's own 500 records that is 1.2 µs of

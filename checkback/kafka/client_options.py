@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from checkback.exceptions import WrongOptionError
@@ -14,16 +13,11 @@ _OF_REACHING = (
     "statistics",
 )
 """How names begin of options that say how Kafka is reached, in both clients."""
-_MOST_SOCKET_MS = 10_000
 
 
 def of_reaching(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that say how Kafka is reached: what further clients take of a consumer's or a producer's."""
-    found = {name: value for name, value in options.items() if name.startswith(_OF_REACHING)}
-    if "socket.timeout.ms" in found:  # librdkafka refuses a longer one than a transaction may take
-        with suppress(ValueError, TypeError):  # what is not a number, the client itself refuses
-            found["socket.timeout.ms"] = min(int(found["socket.timeout.ms"]), _MOST_SOCKET_MS)
-    return found
+    return {name: value for name, value in options.items() if name.startswith(_OF_REACHING)}
 
 
 def refuse_options(options: Mapping[str, Any], fixed: Mapping[str, tuple[object, ...]], whose: str) -> None:

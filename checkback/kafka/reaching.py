@@ -14,6 +14,11 @@ RECONNECT_MS = 1_000
 
 kafka-python's own is 30 s, librdkafka's 10 s: after an outage everybody would wait for as long.
 """
+IDLE_MS = 180_000
+"""A connection that has been idle for so long is closed by its client: load balancers drop it silently, some after
+4 min. The next request would wait for its time limit, and often be the last one that its caller has time for."""
+REQUEST_MS = 10_000
+"""Longest wait for one answer; librdkafka's own is 60 s, or as long as a transaction may take."""
 _LOOK_SECONDS = 1.0
 
 
@@ -25,6 +30,11 @@ def longest_pause_ms(options: Mapping[str, Any], shortest: str) -> int:
     with suppress(ValueError, TypeError):  # what is not a number, the client itself refuses
         return max(RECONNECT_MS, int(options.get(shortest, 0)))
     return RECONNECT_MS
+
+
+def request_ms(deadline_ms: int) -> int:
+    """Longest wait for one answer within a deadline: it leaves time for another try on a new connection."""
+    return max(10, min(REQUEST_MS, deadline_ms // 2))  # librdkafka takes no less
 
 
 def no_kafka(bootstrap_servers: str, error: object, setting: str = "") -> KafkaUnreachableError:

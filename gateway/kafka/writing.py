@@ -11,7 +11,7 @@ from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, TOO_LARGE, error_code, flushed
 from checkback.kafka.librdkafka.library import KafkaException, Producer
 from checkback.kafka.librdkafka.writers import OpWriter, Renewed
-from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
+from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, request_ms
 from checkback.kafka.transport import Appended, OutgoingRecord
 from checkback.wire.limits import MOST_RECORD_BYTES
 from gateway.refusals import GatewayError, RefusalReason
@@ -50,6 +50,7 @@ class RecordWriter:
             "enable.idempotence": True,
             "partitioner": "murmur2_random",  # as the job's sink has it
             "delivery.timeout.ms": timeout_ms,
+            "socket.timeout.ms": request_ms(timeout_ms),
             "linger.ms": _LINGER_MS,
             # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
             "message.max.bytes": MOST_RECORD_BYTES,

@@ -54,7 +54,7 @@ _ANSWER_SECONDS = 5.0
 STORE_SECONDS = 5.0
 """Longest wait until offsets are stored."""
 LOST_SECONDS = 120.0
-"""After that nothing of it is under way any more (socket.timeout.ms is 60 s): it is lost, and never comes back."""
+"""After that nothing of it is under way any more (requests wait 10 s by default): it is lost, and never comes back."""
 _LEAVING_SECONDS = 0.01
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
 

@@ -9,7 +9,7 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.client_options import no_such_option, refuse_options
 from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, create_no_topics, refuse_unknown_version
-from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.kafka.reaching import CONNECT_MS, IDLE_MS, RECONNECT_MS, no_kafka
 
 _KINDS = (KafkaConsumer, KafkaProducer, KafkaAdminClient)
 _BYTES = dict.fromkeys(("key_serializer", "value_serializer", "key_deserializer", "value_deserializer"), (None,))
@@ -28,6 +28,7 @@ these read and write rests on it."""
 _OF_ALL = {
     "bootstrap_timeout_ms": CONNECT_MS,
     "reconnect_backoff_max_ms": RECONNECT_MS,
+    "connections_max_idle_ms": IDLE_MS,
 }
 """Settings of every client that has them."""
 _OTHER_TYPES = frozenset({"acks", "api_version"})

@@ -18,7 +18,7 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.lasting import LastingProducer
 from checkback.kafka.kafka_python.refused import is_refusal
-from checkback.kafka.reaching import CONNECT_MS
+from checkback.kafka.reaching import CONNECT_MS, request_ms
 from checkback.kafka.transport import (
     OP_LINGER_MS,
     Appended,
@@ -54,7 +54,7 @@ class KafkaPythonTransport:
             "enable_idempotence": True,
             "max_block_ms": half_timeout_ms,
             "delivery_timeout_ms": half_timeout_ms,
-            "request_timeout_ms": max(half_timeout_ms // 2, 1),
+            "request_timeout_ms": request_ms(half_timeout_ms),
             "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
         }
         self._bootstrap_servers, self._options = bootstrap_servers, options

@@ -1,6 +1,7 @@
 """Makes the clients of confluent-kafka. Options that it does not have it refuses itself, by name."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
@@ -9,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka.errors import WRONG_SETTINGS, error_code
-from checkback.kafka.reaching import no_kafka
+from checkback.kafka.reaching import IDLE_MS, REQUEST_MS, no_kafka
 
 T = TypeVar("T")
 FIXED: Mapping[str, tuple[object, ...]] = {
@@ -23,7 +24,7 @@ FIXED: Mapping[str, tuple[object, ...]] = {
 }
 """What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
 
-_CREATES_NO_TOPICS = "allow.auto.create.topics"
+_CREATES_NO_TOPICS, _IDLE, _REQUEST = "allow.auto.create.topics", "connections.max.idle.ms", "socket.timeout.ms"
 _OF_ADMIN = {"enable.sparse.connections": False}
 """A request that waits for a broker that is away asks for a connection at each change of its state, which is a change:
 0.8 of a core, while one waits. A client that keeps connections to all brokers by itself is not asked."""
@@ -38,11 +39,19 @@ def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> An
         WrongOptionError: there is no such option, its value cannot be used, or it is ours to set.
     """
     refuse_options(settings, {_CREATES_NO_TOPICS: (False, "false")}, "a client")
-    ours = {_CREATES_NO_TOPICS: False, **(_OF_ADMIN if kind is AdminClient else {})}
+    ours = {_CREATES_NO_TOPICS: False, _IDLE: IDLE_MS, **(_OF_ADMIN if kind is AdminClient else {})}
     try:
-        return kind({**ours, **settings})
+        return kind({**ours, **settings, _REQUEST: _longest_request(settings)})
     except (KafkaException, ValueError, TypeError) as error:
         raise wrong_settings(error, setting) or error from error
+
+
+def _longest_request(settings: Mapping[str, Any]) -> Any:
+    """The longest wait for an answer (ms): librdkafka refuses a longer one than a transaction may take."""
+    longest = settings.get(_REQUEST, REQUEST_MS)
+    with suppress(ValueError, TypeError):  # what is no number, librdkafka refuses
+        return min(int(longest), int(settings.get("transaction.timeout.ms", longest)))
+    return longest
 
 
 def connected(client: T, bootstrap_servers: str, seconds: float) -> T:

@@ -13,7 +13,7 @@ from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed
 from checkback.kafka.librdkafka.hidden_topics import hidden, refusals
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
-from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
+from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, request_ms
 from checkback.kafka.transport import OP_LINGER_MS, Appended, Heard, Lost, OutgoingRecord, may_not_look, may_not_write
 
 _IDLE_SECONDS = 0.5
@@ -47,6 +47,7 @@ class ConfluentTransport:
             "acks": "all",
             "enable.idempotence": True,
             "delivery.timeout.ms": half_timeout_ms,
+            "socket.timeout.ms": request_ms(half_timeout_ms),
             "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
             "log_level": 2,
             **options,
