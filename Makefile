@@ -22,7 +22,7 @@ demo: $(READY)
 # measure takes four fifths more CPU before Python 3.12.
 FAULTS := tests/faults tests/cluster tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
 PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/checkback
-CLIENTS := tests/gateway tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
+CLIENTS := tests/network tests/gateway tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider -m "not lab"
 DURATIONS := --durations=15
 
