@@ -16,6 +16,7 @@ import django
 import pytest
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.core.checks.registry import registry
 from django.db import connections, transaction
 from django.test import Client, override_settings
 from django.urls import reverse
@@ -61,7 +62,16 @@ def test_only_who_knows_the_key_is_answered(lost: RecordingTransport) -> None:
             ask(application, lost.transactions[0], path="/checkback/", key=key)
 
 
+@pytest.fixture
+def _checks_as_before() -> Iterator[None]:
+    """An app registers its system checks when it is installed, and Django never removes them."""
+    before = set(registry.registered_checks)
+    yield
+    registry.registered_checks = before
+
+
 @pytest.mark.skipif(django.VERSION < (5, 1), reason="Django 5.1 has brought LoginRequiredMiddleware")
+@pytest.mark.usefixtures("_checks_as_before")
 @override_settings(
     INSTALLED_APPS=[*settings.INSTALLED_APPS, "django.contrib.auth", "django.contrib.contenttypes"],
     MIDDLEWARE=[
