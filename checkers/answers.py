@@ -2,15 +2,16 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from checkback.exceptions import OwnTopicError, ProtocolError
+from checkback.exceptions import CheckbackError, OwnTopicError, ProtocolError
 from checkback.kafka.librdkafka.errors import NEVER_TAKEN, NOT_ALLOWED, error_code
-from checkback.kafka.librdkafka.library import KafkaException
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException
 from checkback.kafka.outages import Outage
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord, TellingTransport
@@ -56,6 +57,8 @@ class AnswerWriter:
         self._outage = Outage("writing answers", clock_ms)
         self._refusal = Outage("writing answers that are refused", clock_ms)
         self._refused: list[Answer] = []
+        self._unknown: deque[tuple[Answer, BaseException]] = deque()
+        """Answers whose partition ``cb.op`` does not have."""
         self._refused_now = 0
         self._again_ms = 0
         self._waiting: SimpleQueue[Answer | None] = SimpleQueue()
@@ -90,15 +93,22 @@ class AnswerWriter:
             postponed: gets the origin of each answer that is refused and not kept, and the reason.
         """
         self._postponed = postponed
-        while (answer := self._next(transport)) is not None:
+        while (answer := self._next(transport, done)) is not None:
             failure, self._failure = self._failure, None
             if failure is not None:  # for all that failed together, one pause
                 self._closing.wait(self._outage.failed(failure))
             self._write(transport, answer, done)
 
-    def _next(self, transport: TellingTransport) -> Answer | None:
+    def _next(self, transport: TellingTransport, done: Callable[[Any], None]) -> Answer | None:
         while True:
             transport.hear()
+            while self._unknown:
+                answer, error = self._unknown.popleft()
+                if self._half_exists(transport, answer):
+                    self._refuse(answer, error)
+                else:
+                    _LOGGER.warning("Skipped a record of %s: %s names no half message", self._topics.check, answer.half)
+                    self._end(answer, done)
             if self._refused and self._clock_ms() >= self._again_ms:
                 refused, self._refused = self._refused, []
                 for answer in refused:
@@ -138,7 +148,15 @@ class AnswerWriter:
             self._failure = not_allowed("the check service", error, missing) if code in NOT_ALLOWED else error
             self._waiting.put(answer)
             return
-        self._refuse(answer, error)
+        if code == KafkaError._UNKNOWN_PARTITION:
+            self._unknown.append((answer, error))  # Kafka cannot be asked about cb.half here: librdkafka would abort
+        else:
+            self._refuse(answer, error)
+
+    def _half_exists(self, transport: TellingTransport, answer: Answer) -> bool:
+        with suppress(CheckbackError):  # Kafka does not answer now, so it is asked with the next try
+            return answer.half.partition < transport.partitions(self._topics.half, self._topics.half)
+        return True
 
     def _refuse(self, answer: Answer, error: BaseException) -> None:
         """Keep it for later: it waits for a change of ``cb.op``, and others do not."""

@@ -95,7 +95,12 @@ class FakeAnswers:
         self.loses: list[Exception] = []
         self.fails: list[Exception] = []
         self.closed = False
+        self.half_partitions = 5
         self._untold: list[tuple[Heard, Exception | None]] = []
+
+    def partitions(self, half_topic: str, op_topic: str) -> int:
+        assert half_topic == op_topic == "cb.half"
+        return self.half_partitions
 
     def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
         if self.refuses:

@@ -95,6 +95,14 @@ def test_what_kafka_refuses_is_written_when_it_takes_it_and_holds_up_no_other(
     assert caplog.text.count("checkback topics create") == 1
 
 
+def test_an_answer_for_a_half_message_that_no_partition_has_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.producer.loses = [failed(KafkaError._UNKNOWN_PARTITION)]
+    scene.write(answer("nowhere", 5), answer("good"))
+    assert (scene.done, scene.producer.sent) == (["nowhere", "good"], [(1, b"good")])
+    assert "names no half message" in caplog.text
+
+
 def test_of_many_answers_that_are_refused_some_checks_wait_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "_MOST_REFUSED", 2)
     scene = Scene()

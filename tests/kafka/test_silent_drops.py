@@ -6,9 +6,8 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from checkback.kafka import kafka_python, librdkafka, reaching
+from checkback.kafka import librdkafka, reaching
 from checkback.kafka.connecting import TransportName, connect
 from checkback.kafka.librdkafka.library import AdminClient, Consumer, NewTopic, Producer
 from checkback.kafka.transport import OutgoingRecord, Transport
@@ -37,14 +36,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKafka
             yield broker, proxy
 
 
-def python(kind: Any, ask: Callable[[Any], object]) -> Callable[[str], tuple[Any, Callable[[], object]]]:
-    def made(servers: str) -> tuple[Any, Callable[[], object]]:
-        client = kafka_python.make_client(kind, {"bootstrap_servers": servers})
-        return client, lambda: ask(client)
-
-    return made
-
-
 def confluent(kind: Any, ask: Callable[[Any], object]) -> Callable[[str], tuple[Any, Callable[[], object]]]:
     def made(servers: str) -> tuple[Any, Callable[[], object]]:
         group = {"group.id": "asking"} if kind is Consumer else {}
@@ -60,9 +51,6 @@ def written(client: Producer) -> None:
 
 
 CLIENTS = {
-    "producer, kafka-python": python(KafkaProducer, lambda client: client.send("silent", b"value").get(60)),
-    "consumer, kafka-python": python(KafkaConsumer, lambda client: client.topics()),
-    "admin, kafka-python": python(KafkaAdminClient, lambda client: client.list_topics()),
     "producer, librdkafka": confluent(Producer, written),
     "consumer, librdkafka": confluent(Consumer, lambda client: client.list_topics(timeout=60)),
     "admin, librdkafka": confluent(AdminClient, lambda client: client.list_topics(timeout=60)),
@@ -74,7 +62,6 @@ def test_no_request_goes_down_a_connection_that_was_idle_for_long(
     kafka: tuple[LocalKafka, SilentProxy], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     _, proxy = kafka
-    monkeypatch.setitem(kafka_python.making._OF_ALL, "connections_max_idle_ms", IDLE_MS)
     monkeypatch.setattr(librdkafka.making, "IDLE_MS", IDLE_MS)
     client, ask = CLIENTS[name](f"127.0.0.1:{proxy.port}")
     ask()

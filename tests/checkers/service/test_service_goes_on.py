@@ -192,6 +192,9 @@ def test_an_answer_is_written_when_the_op_topic_has_its_partition(
 ) -> None:
     monkeypatch.setattr(clients, "_METADATA_MS", 500)
     answerer = Answerer()
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.grow(place.topics.half, HALF_PARTITIONS + 1)
+        wait_until(lambda: administration.partitions([place.topics.half]) == {place.topics.half: HALF_PARTITIONS + 1})
     with (
         serving(place, "orders", answerer) as url,
         running(place.settings(checks={"endpoints": {"orders": [url]}})),
