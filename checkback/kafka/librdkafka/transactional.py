@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError
-from checkback.kafka.librdkafka.errors import error_code, serve
+from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, serve
 from checkback.kafka.librdkafka.group_offsets import in_time
 from checkback.kafka.librdkafka.making import make_client
 from checkback.kafka.reaching import RECONNECT_MS
@@ -144,8 +144,8 @@ class Transactional:
         send = self.producer.send_offsets_to_transaction
         try:
             in_time(seconds + _LONGER_SECONDS, lambda: send(list(offsets), group, seconds))
-        except KafkaException:
-            self._unanswered = True
+        except KafkaException as error:
+            self._unanswered = error_code(error) in TIMED_OUT
             raise
 
     def commit(self, seconds: float) -> None:
