@@ -185,8 +185,8 @@ def _summary(lines: dict[str, str], truth: Truth) -> Iterator[str]:
         bounds = [truth.open_of(group) for group in truth.halves.groups]
         both = Bounds(sum(one.low for one in bounds), sum(one.high for one in bounds))
         yield from _outside(f"status: open {lines['open']}: number", _first_number(lines["open"]), both)
-    elif lines["parked"] != UNKNOWN:
-        yield f"status: parked {lines['parked']} before it was counted"
+    if not lines["parked"].startswith(UNKNOWN):
+        yield from _outside(f"status: parked {lines['parked']}: number", _first_number(lines["parked"]), Bounds(0, 0))
     if lines["last batch"] == "none has ended yet" and truth.batch_has_ended:
         yield f"status: last batch {lines['last batch']}, but {truth.before.batch} has"
     known_now = lines["flow now"]
