@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.group_offsets import store_offsets
 from checkback.kafka.librdkafka.library import AdminClient, Consumer, KafkaException, TopicPartition
 from checkback.kafka.librdkafka.topics import described
 from checkback.operations.topics import TopicAdministration
 from conf import Settings
 from streaming.brokers.client import SinkSettings
+from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.place import refuse_silent_master, refuse_unfit_place
@@ -27,9 +27,12 @@ from streaming.checkpoint.progress import progress_group
 from streaming.checkpoint.repair import examine, files_of_begun
 from streaming.checkpoint.snapshots import SNAPSHOT, STATE
 from streaming.folders import path_of_state
+from streaming.kafka_sink.beginning import Beginning
+from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import wall_ms
 from streaming.ownership.fence import read_progress
+from streaming.ownership.generations import Generations
 from streaming.session import build_session
 from streaming.stops import explained
 from streaming.takeover import Clock, TakeOver
@@ -196,16 +199,24 @@ class _Growth:
             administration.grow(topic, new.stop)
         entry = self._checkpoint.entry(batch)
         group = {"group.id": progress_group(self._own.query_id), "enable.auto.commit": False}
-        consumer: Any = make_client(Consumer, self._sink.client(**group))
-        try:
-            said = [TopicPartition(topic, number, batch + 1, entry.content_hash) for number in new]
-            if said:
-                retrying()(store_offsets, consumer, said)
-        finally:
-            consumer.close()
+        plain, timeout_ms = self._sink.client(), self._sink.transaction_timeout_ms
+        consumer = make_client(Consumer, self._sink.client(**group))
+        holds, directory = Generations(plain, self._own.query_id, topic), TopicDirectory(Brokers(plain))
+        with contextlib.closing(consumer), contextlib.closing(holds):
+            for number in new:
+                place = TopicPartition(topic, number, batch + 1, entry.content_hash)
+                beginning = Beginning(plain, self._own.query_id, timeout_ms, place, (consumer, holds), directory)
+                retrying()(_store, beginning, place, consumer.consumer_group_metadata())
 
     def _repartition(self, partitions: int) -> None:
         _ = self._spark.streams.active  # makes what state stores are registered with, as the first query does
         _LOGGER.info("Spark moves the state to %d partitions ...", partitions)
         state = path_of_state(self._spark, self._checkpoint.folder)
         self._spark._streamingCheckpointManager.repartition(state, partitions)  # noqa: SLF001  (as Spark's own documentation names it)
+
+
+def _store(beginning: Beginning, place: TopicPartition, group: Any) -> None:
+    """Store a progress offset as the tasks do: the next producer of the state partition fences delayed requests."""
+    transaction, _ = beginning.open()
+    transaction.begin(KnownLimits())
+    transaction.commit([place], group)

@@ -100,9 +100,8 @@ class TakeOver:
         Raises:
             CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
         """
-        self._claim.judge(self._own, new_checkpoint=self._new_checkpoint)  # 1
         self._checkpoint.synchronise()  # the topics never belong to a folder that a power loss takes
-        self._claim.take(self._own)
+        self._claim.take(self._own, lambda: self._claim.judge(self._own, new_checkpoint=self._new_checkpoint))  # 1
         self._checkpoint.refuse_half_grown(self._to_grow)  # 'checkback grow' may have begun meanwhile
         fence(self._settings, self._own.query_id, self._partitions)  # 2
         progress = self._progress(settled=True)

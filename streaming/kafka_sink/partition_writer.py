@@ -235,8 +235,8 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
 
 
 def _claim_consumer(settings: SinkSettings) -> Consumer:
-    group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
-    consumer = partial(make_client, Consumer, settings.client(**group))
+    group = {"group.id": claim_group(settings.topics), "isolation.level": "read_uncommitted"}
+    consumer = partial(make_client, Consumer, settings.client(**group, **{"enable.auto.commit": False}))
     return _of_worker(consumer, "claim", settings.bootstrap_servers, settings.topics.prefix)
 
 

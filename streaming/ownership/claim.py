@@ -14,26 +14,30 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, fields
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
-from checkback.kafka.librdkafka.group_offsets import committed, committed_by, store_offsets
+from checkback.kafka.librdkafka.group_offsets import committed, committed_by
 from checkback.kafka.librdkafka.library import (
     AdminClient,
     Consumer,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
+from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.job_groups import GROUPS, claim_group
 from checkback.wire.json_reading import read_object
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.retrying import retrying
+from streaming.brokers.retrying import retrying, retrying_until
 
 _CALL_SECONDS = 5.0
+_STORE_SECONDS = 10.0
+_VISIBLE_SECONDS = 30.0
 _NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "page"})
 
 
@@ -82,13 +86,22 @@ class Claim:
         """
         return retrying()(self._read, self._group)
 
-    def take(self, owner: Owner) -> None:
-        """Make this run the owner, whoever was before."""
-        metadata = json.dumps(asdict(owner), separators=(",", ":"))
-        # ours last: while it is not there, the next start honours and takes the earlier ones again
-        for group in sorted(self._consumers, key=lambda group: group == self._group):
-            offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
-            retrying()(store_offsets, self._consumers[group], offsets)
+    def take(self, owner: Owner, judge: Callable[[], object] = lambda: None) -> None:
+        """Make this run the owner, unless ``judge`` raises an exception.
+
+        No request of an earlier ``take``, even a delayed one, reaches the claim after ``judge`` has read it: the
+        transactional id of the claim is fenced before.
+
+        Raises:
+            TakenOverError: another run took the topics at the same time.
+            KafkaException: Kafka does not store the claim.
+        """
+        retrying()(self._store, owner, judge)
+        for group in self._consumers:  # Kafka acknowledges a commit before readers see it
+            visible = retrying_until(lambda found: found is not None and found.run == owner.run, _VISIBLE_SECONDS)
+            found = visible(retrying(), self._read, group) or _UNKNOWN
+            if found.run != owner.run:
+                raise self._taken_over(found)
 
     def standing(self) -> list[Owner]:
         """Who has the topics, runs of earlier versions among them; empty when nobody has.
@@ -144,8 +157,25 @@ class Claim:
         for consumer in self._consumers.values():
             consumer.close()
 
+    def _store(self, owner: Owner, judge: Callable[[], object]) -> None:
+        transactional = transactional_settings(self._group, self._settings.transaction_timeout_ms)
+        kafka = Transactional(self._settings.client(**transactional))
+        kafka.connect(self._settings.topics.progress, _CALL_SECONDS)
+        try:
+            kafka.fence()
+        except StuckError as error:
+            raise KafkaException(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS, str(error))) from None
+        judge()
+        metadata = json.dumps(asdict(owner), separators=(",", ":"))
+        kafka.begin()
+        for consumer in self._consumers.values():
+            offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
+            kafka.add_offsets(offsets, consumer.consumer_group_metadata(), _STORE_SECONDS)
+        kafka.commit(_STORE_SECONDS)
+
     def _open(self, group: str) -> None:
-        options = {"group.id": group, "enable.auto.commit": False}
+        # a transaction that a killed run has left open must not block the next run
+        options = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
         self._consumers[group] = make_client(Consumer, self._settings.client(**options))
 
     def _taken_over(self, owner: Owner) -> TakenOverError:

@@ -93,7 +93,7 @@ class BatchPreconditions:
             TakenOverError: another run has it by now.
         """
         self.refuse_another()
-        self._claim.take(self._owner)
+        self._claim.take(self._owner, lambda: self._claim.refuse_others([self._owner.run]))
 
     def refuse_other_topics(self) -> None:
         """Notice that the half or the op topic is not the one this checkpoint has read; looks every five seconds, once.

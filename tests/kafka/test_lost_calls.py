@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from checkback.kafka.librdkafka import group_offsets, transactional
-from checkback.kafka.librdkafka.group_offsets import store_offsets
+from checkback.kafka.librdkafka import transactional
 from checkback.kafka.librdkafka.transactional import Transactional
 
 OFFSETS = [TopicPartition("cb.progress", 0, 7)]
 
 
 class Losing:
-    """librdkafka's producer and consumer, as far as they store offsets."""
+    """librdkafka's producer, as far as it stores offsets."""
 
     def __init__(self, *, answers: bool, raises: int | None = None) -> None:
         self.answers = threading.Event()
@@ -26,16 +25,10 @@ class Losing:
             self.answers.set()
 
     def send_offsets_to_transaction(self, offsets: list[TopicPartition], group: Any, seconds: float) -> None:
-        self._store((offsets, group, seconds))
-
-    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
-        self._store((offsets, asynchronous))
-
-    def _store(self, what: Any) -> None:
         assert self.answers.wait(60)
         if self._raises is not None:
             raise KafkaException(KafkaError(self._raises))
-        self.stored.append(what)
+        self.stored.append((offsets, group, seconds))
 
 
 def add_offsets(client: Any, *given: Any) -> None:
@@ -47,14 +40,12 @@ def add_offsets(client: Any, *given: Any) -> None:
 @pytest.fixture(autouse=True)
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactional, "_LONGER_SECONDS", 0.05)
-    monkeypatch.setattr(group_offsets, "STORE_SECONDS", 0.05)
 
 
 def test_what_is_answered_is_stored() -> None:
     client: Any = Losing(answers=True)
     add_offsets(client, OFFSETS, "group", 3.0)
-    store_offsets(client, OFFSETS)
-    assert client.stored == [(OFFSETS, "group", 3.0), (OFFSETS, False)]
+    assert client.stored == [(OFFSETS, "group", 3.0)]
 
 
 def test_what_is_lost_is_a_time_out_that_may_pass() -> None:
@@ -62,13 +53,10 @@ def test_what_is_lost_is_a_time_out_that_may_pass() -> None:
     try:
         with pytest.raises(KafkaException, match="not taken within") as added:
             add_offsets(client, OFFSETS, None, 0.0)
-        with pytest.raises(KafkaException, match="not taken within") as stored:
-            store_offsets(client, OFFSETS)
     finally:
         client.answers.set()
-    for raised in (added, stored):
-        error = raised.value.args[0]
-        assert (error.code(), error.retriable()) == (KafkaError._TIMED_OUT, True)
+    error = added.value.args[0]
+    assert (error.code(), error.retriable()) == (KafkaError._TIMED_OUT, True)
 
 
 def test_what_kafka_says_is_raised_and_keeps_no_client() -> None:

@@ -23,10 +23,11 @@ _HEAD = struct.Struct(">hhih")
 
 
 class Api(IntEnum):
-    """API keys of the requests that transactions consist of."""
+    """API keys of the requests that transactions consist of, and of those around them."""
 
     PRODUCE = 0
     METADATA = 3
+    OFFSET_COMMIT = 8
     FIND_COORDINATOR = 10
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24

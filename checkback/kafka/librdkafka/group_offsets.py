@@ -19,8 +19,6 @@ from checkback.kafka.librdkafka.errors import NOT_ALLOWED
 from checkback.kafka.librdkafka.making import make_client
 
 _CALL_SECONDS = 5.0
-STORE_SECONDS = 10.0
-"""Longest wait until a group's offsets are stored."""
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -57,15 +55,6 @@ def committed_by(group: str, partitions: Sequence[TopicPartition], settings: Map
         raise KafkaException(reason) from error
     finally:
         consumer.close()
-
-
-def store_offsets(consumer: Consumer, offsets: Sequence[TopicPartition]) -> None:
-    """Store a group's offsets.
-
-    Raises:
-        KafkaException: Kafka does not take them, or has not answered in time (_TIMED_OUT).
-    """
-    in_time(STORE_SECONDS, lambda: consumer.commit(offsets=list(offsets), asynchronous=False))
 
 
 def in_time(seconds: float, call: Callable[[], Any]) -> None:

@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
+from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
+from streaming.kafka_sink.partition_writer import _claim_consumer
 from streaming.ownership.claim import Claim, Owner
+from streaming.ownership.claimed import refuse_another_run
+from streaming.ownership.clock import JobClock
+from streaming.ownership.preconditions import BatchPreconditions
 from tests.place import Place
 
 _HALF, _OTHER_HALF = "half-of-this-life", "half-made-again"
@@ -125,3 +130,50 @@ def test_what_the_claim_of_an_older_version_says_is_asked_once(claims: Claims, p
     claims("second").take(own)
     written_by_an_older_version(place, "first", "query-2")
     assert claims("first").judge(own, new_checkpoint=False) == [own]
+
+
+def test_a_run_that_is_overtaken_while_it_takes_the_topics_leaves_the_claim_alone(claims: Claims) -> None:
+    first, second = owner("query-1"), owner("query-1")
+    overtaken, after = claims(), claims()
+    with pytest.raises(KafkaException, match=r"(?i)fenced"):
+        overtaken.take(first, lambda: after.take(second))
+    after.refuse_another(second)
+    assert claims().owner() == second
+
+
+def test_a_renewal_takes_no_topics_back(claims: Claims, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other run takes them just after the first look at the claim."""
+    first, second = owner("query-1"), owner("query-1")
+    before, settings = claims(), SinkSettings(place.bootstrap_servers, place.topics, 60_000)
+    before.take(first)
+    preconditions = BatchPreconditions(settings, before, first, {}, JobClock(lambda: None, 1000))
+    monkeypatch.setattr(preconditions, "refuse_another", lambda: claims().take(second))
+    with pytest.raises(TakenOverError):
+        preconditions.renew()
+    assert claims().owner() == second
+
+
+def test_a_run_that_is_killed_while_it_takes_the_topics_holds_nobody_up(
+    claims: Claims, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction stays open: who waited for its end would wait for longer than they try."""
+    first, killed, second = (owner("query-1") for _ in range(3))
+    claims().take(first)
+    left: list[Transactional] = []
+
+    def killed_at_the_end(transaction: Transactional, _seconds: float) -> None:
+        left.append(transaction)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transactional, "commit", killed_at_the_end)
+        with pytest.raises(KeyboardInterrupt):
+            claims().take(killed)
+    consumer = _claim_consumer(SinkSettings(place.bootstrap_servers, place.topics, 60_000))
+    refuse_another_run(consumer, place.topics, first.run)
+    after = claims()
+    assert after.judge(second, new_checkpoint=False) == [first]
+    after.take(second)
+    assert after.owner() == second
+    with pytest.raises(TakenOverError):
+        refuse_another_run(consumer, place.topics, first.run)
