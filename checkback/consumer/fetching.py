@@ -149,6 +149,7 @@ class FetchLoop:
         if polled:
             self._take(polled)
             self._outage.answered()
+        rejoin = self._partitions.settle()
         now = monotonic()
         self._workers.put([parcel for parcel in self._timers.due(now) if parcel.work.rested(parcel)])
         self._hand_out_chunks()
@@ -158,7 +159,7 @@ class FetchLoop:
         self._reset_now()
         self._read_made_again()
         self._go_on_where_gone()
-        self._forget_topics()
+        self._rejoin(at_once=rejoin)
         self._store(now)
 
     def _take(self, polled: Mapping[TopicPartition, Sequence[ReceivedMessage]]) -> None:
@@ -243,13 +244,17 @@ class FetchLoop:
             self._read_no_more(dict.fromkeys(one for one in self._partitions.works if one.topic == topic))
             self._to_forget = True
 
-    def _forget_topics(self) -> None:
-        """When what was read of the old topic is handled, and it is stored where its partitions go on.
+    def _rejoin(self, *, at_once: bool) -> None:
+        """Join the group as a new client, ``at_once`` or for a topic that was made again, if there is any.
+
+        For the latter, what was read of the old topic is handled, and it is stored where its partitions go on.
 
         While Kafka is away this raises, and is tried again.
         """
-        if not self._to_forget or self._gone:
+        if not at_once and (not self._to_forget or self._gone):
             return
+        if at_once:
+            _LOGGER.info("A connection failed while offsets were stored: leaving the group and joining it again")
         self._partitions.finish()
         partitions = list(self._partitions.works)
         self._partitions.left(partitions)

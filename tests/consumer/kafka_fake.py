@@ -50,6 +50,8 @@ class FakeKafka(Clients):
     coordinator_hangs: bool = False
     """The next offsets that are stored outside a transaction are under way until it answers again; nothing else is."""
     under_way: dict[TopicPartition, Stored] | None = None
+    outdated: bool = False
+    """Whether a late request of the client may arrive, until it joins again."""
 
     def answer_again(self) -> None:
         """The coordinator does what it was told before."""
@@ -83,6 +85,14 @@ class FakeClient:
         self.paused = set[TopicPartition]()
         self.joined: Rebalances | None = None
         self.topics: Sequence[str] = ()
+
+    @property
+    def settled(self) -> bool:
+        return not self.kafka.outdated
+
+    @property
+    def outdated(self) -> bool:
+        return self.kafka.outdated
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         self.joined = rebalances
@@ -164,6 +174,7 @@ class FakeClient:
     def forget(self) -> None:
         assert self.joined
         self.kafka.forgotten += 1
+        self.kafka.outdated = False
         self.positions.clear()
         self.join(self.topics, self.joined)
 

@@ -58,6 +58,7 @@ def test_what_was_not_answered_is_stored_again_though_nothing_has_changed_since(
     partitions = Partitions(client, client, turns, Subscription({"orders": TagExpression.parse("*")}), SETTINGS)
     partitions.assigned([ORDERS])
     partitions.begin()
+    partitions.settle()
     assert not turns.unanswered
     partitions.works[ORDERS].stored = Stored(-1)
     kafka.coordinator_hangs = True
@@ -67,4 +68,37 @@ def test_what_was_not_answered_is_stored_again_though_nothing_has_changed_since(
     assert turns.unanswered == {ORDERS}
     kafka.answer_again()
     assert partitions.store_all()
+    assert turns.unanswered == {ORDERS}
+    partitions.settle()
     assert not turns.unanswered
+
+
+def test_a_client_whose_request_may_arrive_late_joins_again_before_a_message_is_sent_back() -> None:
+    kafka = FakeKafka()
+    kafka.write("orders", b"one")
+    seen = Recording(says)
+    with consumer(kafka, seen):
+        soon(lambda: stored(kafka) == 1)
+        kafka.outdated = True
+        kafka.write("orders", b"two")
+        soon(lambda: stored(kafka) == 2)
+        assert not kafka.forgotten, "no transaction is at risk"
+        kafka.write("orders", b"bad")
+        soon(lambda: kafka.written)
+        soon(lambda: stored(kafka) == 3)
+    assert (kafka.forgotten, len(kafka.written)) == (1, 1)
+
+
+def test_a_transaction_that_has_waited_for_a_store_goes_before_the_next_one() -> None:
+    kafka, turns = FakeKafka(), StoringTurns()
+    kafka.write("orders", b"one")
+    client: Any = FakeClient(kafka)
+    partitions = Partitions(client, client, turns, Subscription({"orders": TagExpression.parse("*")}), SETTINGS)
+    partitions.assigned([ORDERS])
+    partitions.begin()
+    turns.waited_for = True
+    assert partitions.store_all(), "what was not acknowledged is stored again"
+    partitions.settle()
+    assert not partitions.store_all()
+    turns.waited_for = False
+    assert partitions.store_all()

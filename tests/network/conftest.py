@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.local import LocalKafka
 from checkback.local.kafka import free_port
@@ -42,7 +43,8 @@ def place(proxied_broker: tuple[LocalKafka, KafkaProxy], tmp_path: Path) -> Iter
 
 @pytest.fixture(params=[True, False], ids=["cured", "without the cure"])
 def cured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a producer notices a lost connection. Without that, a test of the cure must see the damage."""
+    """Whether a client notices a lost connection. Without that, a test of the cure must see the damage."""
     if not request.param:
+        monkeypatch.setattr(ConnectionLog, "log", lambda *_: None)
         monkeypatch.setattr(Transactional, "_connection_lost", lambda _self: False)
     return bool(request.param)

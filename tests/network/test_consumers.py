@@ -6,6 +6,8 @@ from itertools import count
 from time import monotonic, sleep
 from typing import NamedTuple
 
+import pytest
+
 from checkback.consumer import ConsumeResult, ReceivedMessage
 from checkback.consumer.listener import TopicPartition
 from tests.consumer.group import group_of, member, stored_by
@@ -89,6 +91,33 @@ def test_any_late_request_at_any_step_of_the_next_transaction(
     place: Place, network: KafkaProxy, api: Api, step: Api
 ) -> None:
     assert send_back(place, network, api, step).once
+
+
+def success_then_later(message: ReceivedMessage) -> ConsumeResult:
+    return ConsumeResult.SUCCESS if message.value in {b"0", b"1"} else ConsumeResult.LATER
+
+
+@pytest.mark.parametrize("name", [None, "static"])
+def test_a_late_plain_store_after_a_transaction(
+    place: Place, network: KafkaProxy, name: str | None, *, cured: bool
+) -> None:
+    """The stored offset was that before the transaction, and stayed: after a SIGKILL, the message was handled again."""
+    late = Rule(Api.OFFSET_COMMIT, Deed.HOLD_AND_CUT, group_of(place.topics).encode())
+    with member(place.on(network.address), success_then_later, name=name, store_interval=3_600.0):
+        write_one(place, b"0")
+        wait_until(lambda: stored_offset(place) == 1)
+        network.add(late)
+        write_one(place, b"1")
+        wait_until(lambda: stored_offset(place) == 2)
+        end = write_one(place, b"2") + 1
+        wait_until(lambda: copies(place)[b"2"] > 0)
+        wait_briefly(lambda: stored_offset(place) == end)
+        network.wait(late.request.arrive())
+        stored = stored_offset(place)
+        write_one(place, b"3")
+        wait_until(lambda: copies(place)[b"3"] > 0)
+    assert (stored == end) is cured
+    assert copies(place) == {b"2": 1, b"3": 1}
 
 
 def wait_briefly(holds: Callable[[], bool]) -> None:

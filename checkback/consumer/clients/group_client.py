@@ -5,6 +5,7 @@ import logging
 from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -19,9 +20,9 @@ from checkback.consumer.clients.base import (
     Rebalances,
     in_commits,
 )
-from checkback.consumer.clients.leaving import LEAVE_SECONDS, leave_in_time
+from checkback.consumer.clients.leaving import leave, leave_in_time
 from checkback.consumer.clients.sender import Sender, to_kafka
-from checkback.consumer.clients.translation import explained, received
+from checkback.consumer.clients.translation import explained, ours, raise_first, received
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import NotAllowedError
@@ -30,6 +31,7 @@ from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
+from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import GONE, NOT_ALLOWED, error_code, is_fatal
 from checkback.kafka.librdkafka.group_members import members_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
@@ -55,7 +57,6 @@ STORE_SECONDS = 5.0
 """Longest wait until offsets are stored."""
 LOST_SECONDS = 120.0
 """After that nothing of it is under way any more (requests wait 10 s by default): it is lost, and never comes back."""
-_LEAVING_SECONDS = 0.01
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
 
 
@@ -96,7 +97,7 @@ class GroupClient:
             "on_commit": _committed,
         }
         self._settings = settings
-        self._consumer: Consumer = make_client(Consumer, settings)
+        self._connect()
         connected(self._consumer, connection.bootstrap_servers, CONNECT_MS / 1000)
         self._joined: Callable[[], None] = lambda: None
         self._begun = set[TopicPartition]()
@@ -107,6 +108,7 @@ class GroupClient:
         self._membership: object = None
         self._storing: Future[Any] | None = None
         self._lost_at = 0.0
+        self._acknowledged, self._unproven = True, False
         self._closed = False
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
@@ -116,20 +118,20 @@ class GroupClient:
             self._rebalanced = True
             # begin() adds each by itself, with its offset: nothing is fetched before
             consumer.incremental_assign([])
-            rebalances.assigned(_ours(partitions))
+            rebalances.assigned(ours(partitions))
 
         def revoked(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-            ours = _ours(partitions)
-            for piece in in_commits(rebalances.leaving(ours)):
+            leaving = ours(partitions)
+            for piece in in_commits(rebalances.leaving(leaving)):
                 # Not waited for: where the group is about to be shared out again, the answer comes only after this has
                 # returned. It goes out before the join by which the partitions become somebody else's.
                 consumer.commit(offsets=to_kafka(piece), asynchronous=True)
-            self._end(ours)
-            rebalances.left(ours)
+            self._end(leaving)
+            rebalances.left(leaving)
 
         def lost(_: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-            self._end(_ours(partitions))
-            rebalances.lost(_ours(partitions))
+            self._end(ours(partitions))
+            rebalances.lost(ours(partitions))
 
         def joined() -> None:
             self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
@@ -148,7 +150,8 @@ class GroupClient:
             gone, self._gone = self._gone, {}
             raise OffsetsGoneError(gone)
         with explained():
-            polled = self._consumer.consume(most, seconds)
+            polled = self._consumer.consume(most, seconds)  # librdkafka hands over its log before any message
+            self._prove_stores()
             if self._rebalanced:
                 self._rebalanced = False
                 # here and not when it is wanted: from another thread it was not answered any more, at times (2.16)
@@ -194,23 +197,33 @@ class GroupClient:
             except KafkaException:
                 self.members()  # a group that is not allowed is looked for in vain, and that is all it says
                 raise
-            _raise_first(found)
+            raise_first(found)
         kept = [one for one in found if one.offset >= 0]
         return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """Store offsets for the group, and wait until that is done."""
+        """Store offsets for the group, and wait until that is done.
+
+        If its connection fails, librdkafka repeats the request. The first copy may arrive later: see :attr:`outdated`.
+        """
         if self._storing is not None and not self._storing.done() and monotonic() < self._lost_at:
             raise KafkaAwayError("what was to be stored before is still under way")
         self._lost_at = monotonic() + LOST_SECONDS
+        self._acknowledged, self._unproven = False, True
         pieces, consumer = [to_kafka(piece) for piece in in_commits(offsets)], self._consumer
         self._storing = in_thread(lambda: [consumer.commit(offsets=one, asynchronous=False) for one in pieces])
         try:
             with explained():
                 for stored in self._storing.result(STORE_SECONDS):
-                    _raise_first(stored)
+                    raise_first(stored)
         except TimeoutError:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
+        self._acknowledged = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether no request to store offsets is under way, as far as the last :meth:`poll` has shown."""
+        return not self._unproven and not self.outdated
 
     def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Where these partitions begin and end."""
@@ -222,7 +235,7 @@ class GroupClient:
         asked = [KafkaTopicPartition(one.topic, one.partition, max(time_ms, 0)) for one in partitions]
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
-            _raise_first(found)
+            raise_first(found)
         later = {TopicPartition(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
         ends = self.limits([one for one in partitions if one not in later])
         return {one: later[one] if one in later else ends[one].end for one in partitions}
@@ -299,8 +312,8 @@ class GroupClient:
         lower ones, which it takes for outdated: the partition stays without a leader, and nothing is read of it, until
         the broker has been restarted as often as before (2.16; redpanda-data/redpanda#30671 tells of its producer).
         """
-        leave_in_time(self._leave)
-        self._consumer = make_client(Consumer, self._settings)  # it connects by itself, also when Kafka is away now
+        leave_in_time(partial(leave, self._consumer))
+        self._connect()  # it connects by itself, also when Kafka is away now
         self._begun.clear()
         self._gone.clear()
         self._read_to.clear()
@@ -312,18 +325,20 @@ class GroupClient:
         if self._closed:
             return
         self._closed = True
-        leave_in_time(self._leave)
+        leave_in_time(partial(leave, self._consumer))
 
-    def _leave(self) -> None:
-        with contextlib.suppress(KafkaException, RuntimeError):
-            # close() alone does not leave the group if there are no partitions, or if it overtakes the revocation that
-            # unsubscribe() starts (librdkafka 2.16): the others would wait until the session times out. librdkafka
-            # drops its member id when it sends the request to leave.
-            self._consumer.unsubscribe()
-            deadline = monotonic() + LEAVE_SECONDS
-            while self._consumer.memberid() and monotonic() < deadline:
-                self._consumer.consume(1, _LEAVING_SECONDS)
-            self._consumer.close()
+    def _connect(self) -> None:
+        self._connections = ConnectionLog(self._settings, "GroupCoordinator")
+        self.outdated = False
+        """Whether a late copy of an acknowledged store may move offsets back: Kafka takes it from a member it knows."""
+        self._consumer: Consumer = make_client(Consumer, {**self._settings, **self._connections.settings()})
+
+    def _prove_stores(self) -> None:
+        if self._unproven and self._acknowledged:
+            self._unproven = False
+            self.outdated |= self._connections.lost
+        if not self._unproven:
+            self._connections.lost = False
 
     def _limits(self, partition: KafkaTopicPartition) -> Bounds:
         try:
@@ -383,13 +398,3 @@ def _committed(error: KafkaError | None, partitions: Sequence[KafkaTopicPartitio
     if failed:
         names = ", ".join(f"{one.topic}-{one.partition}" for one in failed)
         _LOGGER.warning("%s are left without storing their offsets: %s", names, error or failed[0].error)
-
-
-def _raise_first(partitions: Sequence[KafkaTopicPartition] | None) -> None:
-    for partition in partitions or ():
-        if partition.error is not None:
-            raise KafkaException(partition.error)
-
-
-def _ours(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, one.partition) for one in partitions]

@@ -1,15 +1,16 @@
 """Errors and messages of confluent-kafka as those of consumers."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkback.consumer.clients.base import KafkaAwayError, RebalanceInProgressError
-from checkback.consumer.listener import ReceivedMessage, UnreadableMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.exceptions import ConsumerError, NotAllowedError
 from checkback.kafka.librdkafka.errors import METADATA_REFUSED, NOT_ALLOWED, REBALANCING, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import KafkaException
+from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.wire.beside_offsets import metadata_refused
 
 
@@ -38,3 +39,15 @@ def received(message: Any) -> ReceivedMessage:
         headers or (),
         message.timestamp()[1],
     )
+
+
+def raise_first(partitions: Sequence[KafkaTopicPartition] | None) -> None:
+    """Raise the error of the first partition that has one."""
+    for partition in partitions or ():
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+
+
+def ours(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
+    """Partitions of confluent-kafka as those of consumers."""
+    return [TopicPartition(one.topic, one.partition) for one in partitions]

@@ -253,9 +253,15 @@ class Partitions:
     def store_some(self, works: Iterable[PartitionWork]) -> bool:
         """Store those that have changed; ``False`` when it is not our turn."""
         with self._turns.turn(0) as ours:
-            if ours:
+            if now := ours and not self._turns.of_transaction:
                 self._store_now([work for work in works if not work.stopped])
-            return ours
+            return now
+
+    def settle(self) -> bool:
+        """Call it after each poll. Returns whether a transaction waits for what only a new membership settles."""
+        if self._client.settled:
+            self._turns.settle()
+        return self._client.outdated and self._turns.waited_for
 
     def finish(self) -> None:
         """Let what is in hand end, for a while, and store it: the consumer is about to leave.
@@ -265,7 +271,7 @@ class Partitions:
         """
         offsets = self.leaving(list(self.works))
         if offsets:
-            self._put(offsets)
+            self._turns.store(self._store, offsets)
             for partition, stored in offsets.items():
                 if partition in self.works:
                     self.works[partition].stored = stored
@@ -285,15 +291,9 @@ class Partitions:
         works = list(works)
         offsets = self._changed(works)
         if offsets:
-            self._put(offsets)
+            self._turns.store(self._store, offsets)
             for work in works:
                 work.stored = offsets.get(work.partition, work.stored)
-
-    def _put(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """Store; raises when Kafka does not say that it has: see :attr:`StoringTurns.unanswered`."""
-        self._turns.unanswered |= offsets.keys()
-        self._store.store(offsets)
-        self._turns.unanswered -= offsets.keys()
 
     def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[TopicPartition, Stored]:
         found = {work.partition: work.to_store(leaving=leaving) for work in works}
@@ -316,7 +316,7 @@ class Partitions:
         with self._turns.turn(_TURN_SECONDS) as ours:
             if not ours or self._turns.unsettled & offsets.keys():
                 raise KafkaAwayError("A transaction takes too long; the offsets are as they were.")
-            self._put(offsets)
+            self._turns.store(self._store, offsets)
         self.begin()
 
     def _known(self, partition: TopicPartition, stored: Stored) -> Stored:

@@ -32,8 +32,29 @@ class StoringTurns:
         self.unanswered = frozenset[TopicPartition]()
         """Partitions whose offsets were to be stored, and Kafka has not said that they are.
 
-        They may yet be, late: no transaction stores newer ones before the next answer, which comes after that.
+        They may yet be, late, or a copy of an acknowledged request may arrive: no transaction stores newer ones before
+        :meth:`settle`.
         """
+        self._answered = frozenset[TopicPartition]()
+        self.waited_for = False
+        """Whether a transaction waits for ``unanswered``."""
+
+    @property
+    def of_transaction(self) -> bool:
+        """Whether it is the turn of a transaction that has waited, so that frequent stores do not hold it up."""
+        return self.waited_for and not self.unanswered and not self.unsettled
+
+    def store(self, store: OffsetStore, offsets: Mapping[TopicPartition, Stored]) -> None:
+        """Store; raises when Kafka does not acknowledge it."""
+        self.unanswered |= offsets.keys()
+        self._answered -= offsets.keys()
+        store.store(offsets)
+        self._answered |= offsets.keys()
+
+    def settle(self) -> None:
+        """No copy of an acknowledged request can arrive any more."""
+        self.unanswered -= self._answered
+        self._answered = frozenset()
 
     @contextmanager
     def turn(self, seconds: float = -1) -> Iterator[bool]:

@@ -138,6 +138,7 @@ class SendingBack:
                 messages += len(parcel.messages)
                 size += parcel.size
         self._parcels.extendleft(reversed(waiting))
+        self._turns.waited_for = bool(waiting)
         return found
 
     def _send(self, parcels: Sequence[Parcel], membership: object) -> None:

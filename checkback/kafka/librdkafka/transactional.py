@@ -4,31 +4,23 @@ The one place that does so: the job's sink, its probe and its fence, the forward
 """
 
 import contextlib
-import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError
+from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, serve
 from checkback.kafka.librdkafka.group_offsets import in_time
 from checkback.kafka.librdkafka.making import make_client
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.limits import MOST_RECORD_BYTES
 
-_LOGGER = logging.getLogger(__name__)
 _METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
 _SETTLED_SECONDS = 5.0
 _LONGER_SECONDS = 1.0
-_CONNECTION_LOST = re.compile(r"changed state (?:UP|REAUTH|AUTH_\w+) -> DOWN")
-"""A lost connection in librdkafka's log, category ``STATE``. The library writes this line before it repeats a request.
-A connection that authenticates again passes the AUTH states, perhaps with requests under way.
-Its ``FAIL`` line does not serve: librdkafka suppresses a second identical one within 30 s."""
-_LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
-"""Python's level for each syslog level, as confluent-kafka maps them."""
 
 
 class StuckError(CheckbackError):
@@ -80,7 +72,7 @@ class Transactional:
     """
 
     def __init__(self, settings: Mapping[str, Any], *, series: bool = False) -> None:
-        self._connections = _ConnectionLog(settings) if series else None
+        self._connections = ConnectionLog(settings) if series else None
         self.producer: Producer = make_client(
             Producer, settings if self._connections is None else {**settings, **self._connections.settings()}
         )
@@ -183,26 +175,3 @@ class Transactional:
         self.purge(seconds)
         with contextlib.suppress(KafkaException, SystemError):
             self.producer.abort_transaction(seconds)
-
-
-class _ConnectionLog:
-    """A logger for confluent-kafka: notices lost connections, and passes on the lines that the settings ask for."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.lost = False
-        self._debug = str(settings.get("debug", ""))
-        level = str(settings.get("log_level", 6))
-        self._least = logging.DEBUG if self._debug else _LEVELS[int(level) % len(_LEVELS) if level.isdigit() else 6]
-        self._logger = settings.get("logger", _LOGGER)
-
-    def settings(self) -> dict[str, Any]:
-        """Settings of a client whose lines come here, when the client is polled."""
-        debug = ",".join(filter(None, [self._debug, "broker"]))
-        return {"log_level": len(_LEVELS) - 1, "debug": debug, "log.connection.close": True, "logger": self}
-
-    def log(self, level: int, form: str, *parts: object) -> None:
-        """A line of librdkafka's log; ``level`` is Python's."""
-        if parts and _CONNECTION_LOST.search(str(parts[-1])):
-            self.lost = True
-        if level >= self._least:
-            self._logger.log(level, form, *parts)
