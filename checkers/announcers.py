@@ -11,6 +11,7 @@ from access.files import PolicyAndKeys, PolicyFiles
 from access.policy import AccessPolicy
 from access.signers import Writer
 from access.verifying import SignedRecord, Verifier
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import parted, place_of, spelled, spelled_content
 from conf.settings import Settings
@@ -116,5 +117,5 @@ class Announcers:
 def _signed_record(group: str, record: Any) -> SignedRecord:
     ours, others = parted(record.headers)
     content = spelled_content(record.key, record.value, spelled(others))
-    signature = dict(record.headers).get(SIGNATURE)
+    signature = own_headers(record.headers).get(SIGNATURE)
     return SignedRecord(group, Writer.PRODUCER, signature, record.timestamp, spelled(ours), content)

@@ -9,6 +9,7 @@ from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.checks import CheckRequest
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import GROUP, HALF, ID, TOPIC
 from checkers.behind import Reading, Route
 from checkers.check import Check
@@ -44,15 +45,15 @@ class CheckOrigin(NamedTuple):
 
 def origin_of(place: TopicPartition, record: Any) -> CheckOrigin:
     """Of a record of ``cb.check``."""
-    ours = dict(record.headers)
-    transaction = b" ".join((ours.get(HALF) or b"", ours.get(ID) or b"")).decode(errors="replace")
+    ours = own_headers(record.headers)
+    transaction = b" ".join((ours.get(HALF, b""), ours.get(ID, b""))).decode(errors="replace")
     return CheckOrigin(place, record.offset, route_of(record.headers), transaction, record.timestamp)
 
 
 def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
     """From a record's headers; an empty one where they say nothing that can be read."""
-    ours = dict(headers)
-    group, topic = ours.get(GROUP) or b"", ours.get(TOPIC) or b""
+    ours = own_headers(headers)
+    group, topic = ours.get(GROUP, b""), ours.get(TOPIC, b"")
     return Route(group.decode(errors="replace"), topic.decode(errors="replace"))
 
 

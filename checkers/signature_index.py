@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.kafka.kafka_python.partition_reader import JUST_NOW_SECONDS, PartitionReader
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import WINDOW_MS, WrittenSignature
 
@@ -122,7 +123,7 @@ def _rows(records: Sequence[Any]) -> NDArray[np.int64]:
 
 
 def _signature(headers: Iterable[tuple[str, bytes | None]]) -> _Signature | None:
-    written = dict(headers).get(SIGNATURE)
+    written = own_headers(headers).get(SIGNATURE)
     signature = WrittenSignature.parse(written)
     if signature is None or written is None:
         return None

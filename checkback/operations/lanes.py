@@ -13,11 +13,11 @@ from checkback.kafka.reaching import no_kafka
 from checkback.kafka.record_ranges import RangeReader, ReadLimits, Stretch
 from checkback.kafka.topic_reading import ends_of, reading_consumer
 from checkback.operations.operator_ops import Row
-from checkback.operations.story_events import headers_of
 from checkback.wire import protocol
 from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import is_lane
 from checkback.wire.ledger import Ledger
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import Action, HalfPosition, Topics
 
 _ALL = ReadLimits(1 << 62, float("inf"))
@@ -177,10 +177,10 @@ def lanes_of(consumer: Any, topics: Topics, halves: Iterable[HalfPosition]) -> d
     wanted, found = set(halves), dict[HalfPosition, tuple[str, str]]()
 
     def look(record: Any) -> bool:
-        half, headers = HalfPosition(record.partition, record.offset), headers_of(record)
-        lane = (headers.get(protocol.LANE) or b"").decode(errors="replace")
+        half, headers = HalfPosition(record.partition, record.offset), own_headers(record.headers)
+        lane = headers.get(protocol.LANE, b"").decode(errors="replace")
         if half in wanted and is_lane(lane):
-            found[half] = (headers.get(protocol.GROUP) or b"").decode(errors="replace"), lane
+            found[half] = headers.get(protocol.GROUP, b"").decode(errors="replace"), lane
         return False  # the records themselves are not kept
 
     ends = ends_of(consumer, topics.half)

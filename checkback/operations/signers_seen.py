@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.partition_reader import PartitionReader
 from checkback.kafka.topic_reading import own_topic, partitions_of
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import GROUP, SIGNATURE, Topics
 from checkback.wire.signed_records import WrittenSignature
 
@@ -53,7 +54,7 @@ def _count(reader: PartitionReader, since_ms: int, until: float, counted: Counte
 
 
 def _seen(record: Any) -> SignerSeen:
-    headers = dict(record.headers)
+    headers = own_headers(record.headers)
     signature = WrittenSignature.parse(headers.get(SIGNATURE))
-    group = (headers.get(GROUP) or b"").decode(errors="replace")
+    group = headers.get(GROUP, b"").decode(errors="replace")
     return SignerSeen(group, None if signature is None else signature.key_id.decode(errors="replace"))

@@ -12,6 +12,7 @@ from checkback.exceptions import ProtocolError
 from checkback.wire.json_reading import read_object, text_of
 from checkback.wire.lanes import is_lane
 from checkback.wire.message_json import from_base64, message_to_json, messages_from_json, pack, to_base64, unpack
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import (
     ASK_LIMIT_MS,
     ATTEMPT,
@@ -160,7 +161,7 @@ class CheckRequest:
         Raises:
             ProtocolError: a header is missing or unreadable.
         """
-        ours = {name: content for name, content in headers if name.startswith(RESERVED_PREFIX)}
+        ours = own_headers(headers)
         try:
             return cls(
                 transaction_id=_name(ours[ID], MAX_NUMBERED_ID_BYTES),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from checkback.wire.own_headers import own_headers, wrong_with_own
 from checkback.wire.protocol import (
     ACTION,
     CUT,
@@ -45,8 +46,8 @@ def dead_letter_of(headers: Headers, topics: Topics, reason: str) -> tuple[str, 
     None for a half message that is for another topic than the retry topic of its own group, or of which only the head
     is left: nobody puts anything among the dead letters of others.
     """
-    found = dict(reversed(headers))
-    wanted = (found.get(TOPIC) or b"").decode(errors="replace")
+    found = own_headers(headers)
+    wanted = found.get(TOPIC, b"").decode(errors="replace")
     group = wanted.removeprefix(topics.retry(""))
     dead = topics.dead(group)
     if group in {wanted, ""} or found.get(GROUP) != group.encode() or not is_topic_name(dead) or CUT in found:
@@ -61,17 +62,16 @@ def why_not_a_retry(headers: Headers, topics: Topics) -> str:
     Consumers may write that topic and the job may write to every other: it moves nothing there for a topic that the
     writer could not have chosen as a consumer of that group.
     """
-    ours: dict[str, list[bytes | None]] = {GROUP: [], TOPIC: [], ACTION: []}
-    for name, content in headers:
-        if name == MESSAGES:
-            return f"a record of {topics.later} has one message, and no {MESSAGES}"
-        if name in ours:
-            ours[name].append(content)
-    group = (ours[GROUP][-1] or b"").decode(errors="replace") if ours[GROUP] else ""
-    if not group or ours[TOPIC] != [topics.retry(group).encode()] or len(ours[GROUP]) != 1:
+    if repeated := wrong_with_own(headers):
+        return f"a record of {topics.later} follows the protocol: {repeated}"
+    ours = own_headers(headers)
+    if MESSAGES in ours:
+        return f"a record of {topics.later} has one message, and no {MESSAGES}"
+    group = ours.get(GROUP, b"").decode(errors="replace")
+    if not group or ours.get(TOPIC) != topics.retry(group).encode():
         return (
             f"a record of {topics.later} is for the retries of its own group: {TOPIC} is {topics.retry('<cb-group>')}"
         )
-    if ours[ACTION] != [HalfAction.COMMIT.encode()]:
+    if ours.get(ACTION) != HalfAction.COMMIT.encode():
         return f"a record of {topics.later} is decided: {ACTION} is {HalfAction.COMMIT}"
     return ""

@@ -13,6 +13,7 @@ from checkback.kafka.kafka_python.partition_reader import PartitionReader
 from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ID, MESSAGES, RESERVED_PREFIX
 from gateway.kafka.reading_rights import explained
 
@@ -52,7 +53,7 @@ class HalfBodies:
         partition, offset = check.half
         reader = PartitionReader(consumer, TopicPartition(self._topic, partition))
         record = reader.one(offset, monotonic() + _SECONDS)
-        if record is None or dict(record.headers).get(ID) != check.transaction_id.encode():
+        if record is None or own_headers(record.headers).get(ID) != check.transaction_id.encode():
             return check  # the topic was made again, and what lies there now is another's
         headers = [(name, content) for name, content in record.headers if not name.startswith(RESERVED_PREFIX)]
         if any(name == MESSAGES for name, _ in record.headers):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.kafka.kafka_python.partition_reader import JUST_NOW_SECONDS, PartitionReader
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, ID
 from gateway.twins import NAMED
 
@@ -54,7 +55,7 @@ class HalfIndex:
         own = self._of(number).get(offset)
         if own is None:
             record = self._reader.one(offset, until)
-            if record is None or number_of(dict(record.headers)) != number:
+            if record is None or number_of(own_headers(record.headers)) != number:
                 return {}
             own = int(record.timestamp)
             if offset < self._stop:  # another one was read there: the topic was made again
@@ -83,7 +84,7 @@ class HalfIndex:
 
     def _read(self, stop: int, until: float, to_ms: int = _FOR_EVER_MS) -> None:
         for records, at in self._reader.read(self._stop, stop, until):
-            rows = [(number_of(dict(one.headers)), one.offset, one.timestamp) for one in records]
+            rows = [(number_of(own_headers(one.headers)), one.offset, one.timestamp) for one in records]
             self._rows = np.concatenate((self._rows, np.array(rows, np.int64).reshape(-1, 3)))
             self._stop = at
             if self._is_past(to_ms):
@@ -95,12 +96,12 @@ class HalfIndex:
         return len(last) == 10 and bool((last > to_ms).all())
 
 
-def number_of(headers: Mapping[str, bytes | None]) -> int:
+def number_of(headers: Mapping[str, bytes]) -> int:
     """63 bits of id and group, of a half message that is to be decided and whose id was made of a name."""
-    said = headers.get(ID) or b""
+    said = headers.get(ID, b"")
     if ACTION in headers or not _LAWFUL.fullmatch(said):
         return _UNNAMED
-    return (int(said[len(NAMED) :][:16], 16) ^ (crc32(headers.get(GROUP) or b"") << 16)) >> 1
+    return (int(said[len(NAMED) :][:16], 16) ^ (crc32(headers.get(GROUP, b"")) << 16)) >> 1
 
 
 def is_lawful(transaction_id: str) -> bool:

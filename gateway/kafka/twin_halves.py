@@ -14,6 +14,7 @@ from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.partition_reader import PartitionReader
 from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire import protocol
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics
 from gateway.kafka.half_index import HalfIndex, is_lawful, number_of
 from gateway.kafka.reading_rights import explained
@@ -113,7 +114,7 @@ class TwinHalves:
         twins = Twins.of(places, decided.commits)
         wanted = {protocol.ID: transaction_id.encode(), protocol.GROUP: group.encode()}.items()
         for records, at in reader.read(decided.read_to, end, until) if twins.committed is None else ():
-            said = [headers for record in records if wanted <= (headers := dict(record.headers)).items()]
+            said = [headers for record in records if wanted <= (headers := own_headers(record.headers)).items()]
             decided.commits += [op for op in map(_commit, said) if op is not None]
             decided.read_to = at
             twins = Twins.of(places, decided.commits)
@@ -122,11 +123,10 @@ class TwinHalves:
         return twins if twins.committed is not None or decided.read_to >= end else None
 
 
-def _commit(headers: Mapping[str, bytes | None]) -> OpRead | None:
+def _commit(headers: Mapping[str, bytes]) -> OpRead | None:
     """None: it is not an op that commits."""
     half, action, source = (
-        (headers.get(name) or b"").decode(errors="replace")
-        for name in (protocol.HALF, protocol.ACTION, protocol.SOURCE)
+        headers.get(name, b"").decode(errors="replace") for name in (protocol.HALF, protocol.ACTION, protocol.SOURCE)
     )
     if action != Action.COMMIT or source not in _SOURCES:
         return None

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from access.signers import Writer
 from access.verifying import SignedRecord, Verifier
 from checkback.wire.delivered import LaneFact
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source
 from checkback.wire.signed_records import (
     SigningKey,
@@ -91,7 +92,7 @@ class Signatures:
         if not self._verifier.needed(group):
             return ""
         ours, others = parted(written)
-        signature = dict(written).get(SIGNATURE)
+        signature = own_headers(written).get(SIGNATURE)
         content = spelled_content(row.key, row.value, spelled(others)) if row.left_out < 0 else None
         return self._verifier.reason(
             SignedRecord(group, writer, signature, row.time_ms, spelled(ours), content), self._place

@@ -18,6 +18,7 @@ from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import Message
 from checkback.wire import protocol
 from checkback.wire.limits import header_bytes
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import HalfPosition, Topics
 from checkback.wire.signed_records import WrittenSignature, parted, spelled, spelled_content
 from state import BUNDLE, OutcomeKind
@@ -120,7 +121,7 @@ class Contents:
         headers = headers_of(message)
         if headers is None or not _as_large(row, message):
             return self._gone(row, ANOTHER)
-        if row["kind"] != OutcomeKind.REJECT_RECORD and not _same(row, dict(headers)):
+        if row["kind"] != OutcomeKind.REJECT_RECORD and not _same(row, own_headers(headers)):
             return self._gone(row, ANOTHER)
         row = {**row, "value": message.value(), "left_out": -1}
         # what is not here was set aside, or there is none
@@ -142,7 +143,7 @@ class Contents:
         verifier = told_verifier()
         if verifier is None or not verifier.needed(row["group"]):
             return False
-        said = WrittenSignature.parse(dict(headers).get(protocol.SIGNATURE))
+        said = WrittenSignature.parse(own_headers(headers).get(protocol.SIGNATURE))
         content = spelled_content(row["key"], row["value"], spelled(parted(headers)[1]))
         return said is not None and not said.same_content(content)
 
@@ -155,7 +156,7 @@ class Contents:
 
         The policy was asked of any other when it came: what is open is not held against a policy of later.
         """
-        count = dict(unpack_headers(row["headers"])).get(protocol.MESSAGES) or b"0"
+        count = own_headers(unpack_headers(row["headers"])).get(protocol.MESSAGES, b"0")
         came_whole = len(row["key"] or b"") + len(row["value"] or b"") + header_bytes(headers) <= SHUFFLED_BYTES
         policy = None if came_whole else told_policy(self._topics)
         why_not = partial(why_not_together, policy, row["group"])
@@ -196,7 +197,7 @@ def _as_large(row: Row, message: Message) -> bool:
     return size <= row["left_out"] if row["headers"] is None else size == row["left_out"]
 
 
-def _same(row: Row, headers: Mapping[str, bytes | None]) -> bool:
+def _same(row: Row, headers: Mapping[str, bytes]) -> bool:
     return (headers.get(protocol.ID), headers.get(protocol.GROUP)) == (
         row["transaction_id"].encode(),
         row["group"].encode(),

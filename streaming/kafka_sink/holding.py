@@ -9,6 +9,7 @@ from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.wire import protocol
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote
 from streaming.batch.headers import Headers
 from streaming.batch.record import Record
@@ -29,7 +30,7 @@ def pause_ms(tries: int) -> int:
 
 def held_of(headers: Headers) -> HeldNote | None:
     """What the job has noted in a half message; None in one that was never held."""
-    written = dict(headers).get(protocol.HELD)
+    written = own_headers(headers).get(protocol.HELD)
     if written is None:
         return None
     try:
@@ -40,7 +41,7 @@ def held_of(headers: Headers) -> HeldNote | None:
 
 def held_until_s(headers: Headers) -> int:
     """Until when such a half message is held, in s since 1970, rounded down; 0 where it does not say."""
-    said = dict(headers).get(protocol.DELIVER_AT) or b""
+    said = own_headers(headers).get(protocol.DELIVER_AT, b"")
     return int(said) // 1000 if said.isdigit() else 0
 
 

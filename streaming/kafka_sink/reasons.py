@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from access.refusals import Refused, refused
+from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import GROUP, TOPIC
 from streaming.batch.headers import Headers
 
@@ -68,8 +69,8 @@ class AccessRefusals:
 
     def add(self, reason: str, written: Headers) -> None:
         """Count a rejected record with these headers, if it was the policy that refused it."""
-        said = dict(reversed(written))
-        group, topic = ((said.get(name) or b"").decode(errors="replace") for name in (GROUP, TOPIC))
+        own = own_headers(written)
+        group, topic = (own.get(name, b"").decode(errors="replace") for name in (GROUP, TOPIC))
         found = refused(reason, group, topic)
         if found is not None:
             told_apart = found in self._counts or len(self._counts) < _MOST_REFUSED

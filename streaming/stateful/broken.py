@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from checkback.wire import limits, protocol
 from checkback.wire.lanes import is_lane
+from checkback.wire.own_headers import wrong_with_own
 from state import Event
 from streaming.batch.headers import Headers
 
@@ -160,10 +161,8 @@ def lawful_lane(content: bytes) -> bool:
 def _wrong_with_any(headers: Headers, found: _Found, *, longer_id: bool) -> str:
     if "\0" in "".join(found):  # the sink's client would cut the name off there
         return ZERO_IN_NAME
-    if len(found) != len(headers):
-        ours = [name for name, _ in headers if name.startswith(protocol.RESERVED_PREFIX)]
-        if len(ours) != len(set(ours)):
-            return "a cb- header is there more than once"
+    if len(found) != len(headers) and (repeated := wrong_with_own(headers)):
+        return repeated
     most = protocol.MAX_NUMBERED_ID_BYTES if longer_id else protocol.MAX_ID_BYTES
     wrong = wrong_text(protocol.ID, found.get(protocol.ID), most, protocol.MAX_ID_BYTES)
     wrong = wrong or wrong_group(found.get(protocol.GROUP))

@@ -95,7 +95,9 @@ def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | N
         *(F.get("headers", at).alias(f"header_{at}") for at in range(_BY_PLACE)),
         F.get("headers", F.size("headers") - 1).alias("last_header"),
     )
-    signed = F.coalesce(F.col("last_header")["key"] == protocol.SIGNATURE, F.lit(False))  # noqa: FBT003  (as below)
+    # a null one counts as absent, and stays among the others: who writes it twice has it rejected
+    signed = (F.col("last_header")["key"] == protocol.SIGNATURE) & F.col("last_header")["value"].isNotNull()
+    signed = F.coalesce(signed, F.lit(False))  # noqa: FBT003  (as below)
     read = read.select("*", signed.alias("signed"))
     read = read.select("*", (F.size("headers") - F.when(F.col("signed"), 1).otherwise(0)).alias("unsigned_headers"))
     # No lambda here, nor anywhere in this module: it would take the whole step out of Spark's code generation, and

@@ -1,7 +1,9 @@
 """Signed records on a real Spark: read by place or one by one, they are taken and refused alike."""
 
+from random import Random
 from types import SimpleNamespace as Row
 
+import pytest
 from pyspark.sql import SparkSession
 
 from access.policy import policy_of
@@ -10,8 +12,12 @@ from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.lanes import of_lane
+from checkback.wire.own_headers import own_headers, wrong_with_own
 from checkback.wire.protocol import (
+    GROUP,
+    ID,
     SIGNATURE,
+    TOPIC,
     Action,
     HalfPosition,
     Source,
@@ -20,6 +26,7 @@ from checkback.wire.protocol import (
     op_headers,
 )
 from checkback.wire.signed_records import SigningKey
+from checkers.signature_index import _rows as signature_rows
 from state.content import SHUFFLED_BYTES
 from streaming.batch.headers import unpack_headers
 from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND, decode
@@ -34,6 +41,7 @@ VERIFIER = Verifier(
     ),
     {"shop-1": SHOP, "ops-1": OPERATOR},
 )
+REPEATED = "a cb- header is there more than once"
 NOW_MS = int(WHEN.timestamp() * 1000)
 PLAIN = half_headers("tx-1", "shop", "orders")
 HALVES = {
@@ -124,3 +132,44 @@ def test_large_content_is_judged_by_what_is_here(spark: SparkSession) -> None:
     frame = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE)
     assert [row.kind for row in frame.collect()] == [HALF_KIND, LARGE_HALF_KIND]
     assert [row.kind for row in taken(spark, good, foreign, wide, forged)] == [HALF, BROKEN, HALF, BROKEN]
+
+
+def _some_headers(random: Random, value: bytes) -> list[tuple[str, bytes | None]]:
+    """A signed half message's headers: further ones of any kind among them before it was signed, or after."""
+    headers: list[tuple[str, bytes | None]] = [*random.choice([PLAIN, HALVES["of a lane"]])]
+
+    def add(*names: str) -> None:
+        name = random.choice([*names, *(name for name, _ in headers)])
+        headers.insert(random.randint(0, len(headers)), (name, random.choice([None, b"", dict(headers).get(name)])))
+
+    if random.random() < 0.5:
+        add("cb-new", "trace", "CB-SIGNATURE", "cb-partition")
+    headers = [*by(SHOP, TOPICS.half, headers, value).headers]  # type: ignore[arg-type]  # anybody may write null
+    if random.random() < 0.5:
+        add(SIGNATURE, SIGNATURE, SIGNATURE, "cb-reason", "cb-new")
+    if random.random() < 0.2:
+        random.shuffle(headers)
+    return headers
+
+
+@pytest.mark.parametrize("size", [1, SHUFFLED_BYTES + 1], ids=["small", "large"])
+def test_all_readers_agree_on_headers_that_are_null_or_repeated(spark: SparkSession, size: int) -> None:
+    """A signature that the job has judged is the one by which the check service looks for copies; see own_headers."""
+    random = Random(size)
+    value = b"v" * size
+    written = [_some_headers(random, value) for _ in range(300)]
+    rows = [(TOPICS.half, 1, at, b"k", value, headers, WHEN) for at, headers in enumerate(written)]
+    found = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE), verifier=VERIFIER)
+    assert len({row.kind for row in found}) == 2, "some are taken, and some are not"
+    for row, headers in zip(found, written, strict=True):
+        names = [name for name, _ in headers if name.startswith("cb-")]
+        own = own_headers(headers)
+        assert wrong_with_own(headers) == ("" if len(names) == len(set(names)) else REPEATED)
+        assert bool(own) == (len(names) == len(set(names)))
+        if row.kind == BROKEN:
+            assert row.reason == REPEATED or own, row.reason
+            continue
+        assert (row.transaction_id, row.group, row.topic) == ("tx-1", "shop", "orders")
+        assert [own[name] for name in (ID, GROUP, TOPIC)] == [b"tx-1", b"shop", b"orders"], headers
+        (indexed,) = signature_rows([Row(headers=headers, offset=0)])
+        assert list(indexed[1:]) == [0, NOW_MS], headers
