@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checkback.kafka.kafka_python.reading_thread import ReadingThread
+from checkback.kafka.reaching import IDLE_MS
 
 
 class Consumer:
@@ -79,6 +80,22 @@ async def nobody_waits_for_a_call_that_does_not_come_back() -> None:
 
 def test_nobody_waits_for_a_call_that_does_not_come_back() -> None:
     asyncio.run(nobody_waits_for_a_call_that_does_not_come_back())
+
+
+async def after_a_long_pause_there_is_another_consumer() -> None:
+    now = 0.0
+    thread = ReadingThread("reading", Consumer, lambda: now)
+    first = await thread.run(lambda consumer: consumer)
+    now += IDLE_MS / 1000
+    assert await thread.run(lambda consumer: consumer) is first
+    now += IDLE_MS / 1000 + 1
+    assert await thread.run(lambda consumer: consumer) is not first
+    assert first.closed
+    thread.close()
+
+
+def test_after_a_long_pause_there_is_another_consumer() -> None:
+    asyncio.run(after_a_long_pause_there_is_another_consumer())
 
 
 def test_what_was_never_used_is_closed_at_once() -> None:
