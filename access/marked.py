@@ -59,7 +59,13 @@ def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: OwnKey) ->
             "groups have keys, so what the job writes of them (held messages, answers, decisions on its page) "
             f"must be signed: let access.key name a key of an account with roles = [{wanted}]{found}"
         )
-    marks = {key: keys[key].fingerprint for key in named}
+    return with_marks(policy, keys)
+
+
+def with_marks(policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> MarkedPolicy:
+    """The policy with marks of those of its keys that are trusted: a key without a mark signs nothing."""
+    named = sorted({key for account in policy.accounts.values() for key in account.keys})
+    marks = {key: keys[key].fingerprint for key in named if key in keys}
     return MarkedPolicy(other_groups=policy.other_groups, accounts=policy.accounts, marks=marks)
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import AfterValidator, ByteSize, Field, PositiveInt, ValidationError, model_validator
+from pydantic import AfterValidator, ByteSize, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.wire.protocol import Topics, lawful_group, lawful_topic
@@ -120,6 +120,14 @@ class AccessPolicy(Section):
     other_groups: Unnamed = Unnamed.DENY
     """Of groups that no account names: RocketMQ's ``defaultGroupPerm``."""
     accounts: dict[AccountName, Account] = Field(default_factory=dict)
+    account_count: NonNegativeInt | None = Field(default=None, exclude=True)
+    """How many accounts the file has: without it a change that removes most accounts is refused."""
+
+    @model_validator(mode="after")
+    def _it_has_all_its_accounts(self) -> Self:
+        if self.account_count not in {None, len(self.accounts)}:
+            raise ValueError(f"account_count is {self.account_count}, but the file has {len(self.accounts)} accounts")
+        return self
 
     @model_validator(mode="after")
     def _each_key_is_one_accounts(self) -> Self:
@@ -286,14 +294,19 @@ def policy_of(text: str) -> AccessPolicy:
     """What a policy file says.
 
     Raises:
-        ConfigurationError: it is not TOML, has an unknown key or a wrong value; the message names each.
+        ConfigurationError: it is not TOML, has an unknown key or a wrong value (the message names each), or is empty.
     """
     if len(text.encode()) > MOST_BYTES:
         raise ConfigurationError(f"A policy file has at most {MOST_BYTES >> 10} KiB: let a star stand for many names.")
     try:
-        return AccessPolicy.model_validate(loaded(text))
+        policy = AccessPolicy.model_validate(loaded(text))
     except ValidationError as error:
         raise ConfigurationError(explained(error, AccessPolicy, "This policy")) from None
+    if not policy.accounts and policy.other_groups is Unnamed.DENY and policy.account_count is None:
+        raise ConfigurationError(
+            "It names no account, so every message would be rejected. If you mean that, write account_count = 0."
+        )
+    return policy
 
 
 def doubts(policy: AccessPolicy) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -77,7 +76,7 @@ class Announcers:
         self._clock = clock
         self._minute, self._said = 0.0, set[tuple[str, str]]()
         access = settings.access
-        self._files = PolicyFiles(access, partial(self._say, ""), clock) if access.policy else None
+        self._files = PolicyFiles(access, clock) if access.policy else None
         self._judging: tuple[PolicyAndKeys, Verifier] | None = None
         self._lock = threading.Lock()
 
@@ -108,10 +107,7 @@ class Announcers:
         if (group, what) in self._said or len(self._said) >= _SAID_IN_A_MINUTE:
             return
         self._said.add((group, what))
-        if group:
-            _LOGGER.warning("An announcement of an endpoint of group %s is not believed: %s.", group, what)
-        else:
-            _LOGGER.warning("%s", what)
+        _LOGGER.warning("An announcement of an endpoint of group %s is not believed: %s.", group, what)
 
 
 def _signed_record(group: str, record: Any) -> SignedRecord:

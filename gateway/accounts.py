@@ -1,6 +1,5 @@
 """Who a client is, and what he may: by the access policy, where there is one."""
 
-import logging
 from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import NamedTuple
@@ -14,7 +13,6 @@ from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
 from gateway.refusals import GatewayError, RefusalReason
 
-_LOGGER = logging.getLogger(__name__)
 ANYBODY = Caller("", "")
 """Without a policy nobody has to say who he is."""
 
@@ -36,7 +34,7 @@ class Accounts:
     ) -> None:
         self._own = own
         self.clock_ms = clock_ms
-        self._files = PolicyFiles(access, lambda why: _LOGGER.warning("%s", why)) if access.policy else None
+        self._files = PolicyFiles(access) if access.policy else None
         self._judging: _Judging | None = None
 
     @property
@@ -74,9 +72,9 @@ class Accounts:
         judging = self._now()
         if judging is None:
             return True
-        policy = judging.in_force.policy
+        policy, keys = judging.in_force
         account = policy.accounts.get(caller.account)
-        shown = account is not None and (not caller.key_id or caller.key_id in account.keys)
+        shown = account is not None and (not caller.key_id or caller.key_id in {*account.keys} & keys.keys())
         return shown and acts_for(policy, caller.account, group)
 
     def refuse_foreign(self, caller: Caller, group: str) -> None:
@@ -104,7 +102,7 @@ class Accounts:
         judging = self._now()
         if judging is None:
             return None
-        policy, keys, _ = judging.in_force
+        policy, keys = judging.in_force
         named = [key for name in policy.of_group(group) for key in policy.accounts[name].keys]
         if not named:
             return None

@@ -88,7 +88,7 @@ class PolicyInForce:
         Raises:
             OSError, Py4JError: the checkpoint folder is away.
         """
-        text = self._kept.of_batch(batch, self._file.now)
+        text = self._kept.of_batch(batch, lambda _held: self._file.now())
         if self._told not in {None, text}:
             _LOGGER.warning("From batch %d on another access policy holds.", batch)
         if self._told != text:

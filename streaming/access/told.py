@@ -40,7 +40,7 @@ def _not_allowed(text: str, own: Topics) -> NotAllowed:
 @lru_cache(2)
 def _verifier(text: str, secrets: str) -> Verifier | None:
     policy = MarkedPolicy.model_validate_json(text)
-    if not policy.marks:
+    if not any(account.keys for account in policy.accounts.values()):
         return None
     keys = read_keys(secrets)
     without = lacking(policy, keys)
@@ -49,4 +49,4 @@ def _verifier(text: str, secrets: str) -> Verifier | None:
             f"{secrets} has not the secrets any more that this batch was begun with, of {', '.join(without)}: put them "
             "back until the batch is done. A key whose secret is to change gets another id."
         )
-    return Verifier(policy, keys)
+    return Verifier(policy, {key: keys[key] for key in policy.marks})

@@ -128,7 +128,7 @@ def test_a_file_that_is_wrong_says_where(text: str, said: str) -> None:
 
 
 def test_what_is_lawful_and_hardly_meant_is_said() -> None:
-    assert list(doubts(policy_of(""))) == ["It names no account, so nobody may send anything."]
+    assert list(doubts(policy_of("account_count = 0"))) == ["It names no account, so nobody may send anything."]
     found = list(doubts(policy_of("[accounts.a]\ngroups = []\n[accounts.b]\ngroups = ['b']")))
     assert [line.split()[1] for line in found] == ["a", "b"]
     assert list(doubts(POLICY)) == []

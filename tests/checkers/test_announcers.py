@@ -122,7 +122,7 @@ def test_a_key_without_a_secret_here_signs_nothing_and_that_is_said(
 
 
 def test_changes_are_taken_and_wrong_ones_are_not(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.change('[accounts.shop]\ngroups = ["shop"]\n')
+    scene.change('account_count = 1\n[accounts.shop]\ngroups = ["shop"]\n')
     assert scene.why(record(None)) == ""
     scene.change(POLICY)
     assert scene.why(record(None)) != ""
@@ -136,7 +136,7 @@ def test_changes_are_taken_and_wrong_ones_are_not(scene: Scene, caplog: pytest.L
 
 def test_files_that_are_cut_short_change_nothing(scene: Scene) -> None:
     whole = scene.secrets.read_text(encoding="utf-8")
-    for secrets, policy in (("", POLICY), (whole, ""), (whole, POLICY[:5]), (whole, POLICY.replace("shop-1", "new"))):
+    for secrets, policy in (("", POLICY), (whole, ""), (whole, POLICY[:5])):
         scene.secrets.write_text(secrets, encoding="utf-8")
         scene.change(policy)
         assert scene.why(record(KEY)) == ""
@@ -145,13 +145,20 @@ def test_files_that_are_cut_short_change_nothing(scene: Scene) -> None:
         scene.change(POLICY)
 
 
+def test_a_revoked_key_announces_nothing_before_the_new_keys_secret_is_there(scene: Scene) -> None:
+    scene.change(POLICY.replace("shop-1", "new"))
+    assert "needs a key of its account" in scene.why(record(KEY))
+    assert "cb-signature is missing" in scene.why(record(None))
+    assert scene.why(record(OTHER, "other"), "other") == ""
+
+
 def test_what_cannot_be_read_for_a_while_is_taken_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> str:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as away:
         away.setattr(Path, "read_text", fails)
-        scene.change('[accounts.shop]\ngroups = ["shop"]\n')
+        scene.change('account_count = 1\n[accounts.shop]\ngroups = ["shop"]\n')
         assert scene.why(record(None)) != ""
     scene.now += 2
     assert scene.why(record(None)) == ""
