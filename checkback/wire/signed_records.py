@@ -36,6 +36,8 @@ _HASH_CHARACTERS = 44
 CODE_BYTES = 16
 """Of an HMAC-SHA256, that a signature has."""
 TIME_DIGITS = 15
+MOST_SIGNATURE_BYTES = 150
+"""An id of 64 bytes, the time's digits, the hash and the code in base64, and blanks between them, have 150."""
 _BLOCK_BYTES = 64
 """Of SHA-256: HMAC pads a key to it (RFC 2104)."""
 _SHORT, _MOST_NAMES = 64, 1_024
@@ -116,7 +118,7 @@ class WrittenSignature(NamedTuple):
     @classmethod
     def parse(cls, written: bytes | None) -> Self | None:
         """None: there is none, or it is something else. Words that no key's owner writes fit no code."""
-        words = written.split(b" ") if written else []
+        words = written.split(b" ") if written and len(written) <= MOST_SIGNATURE_BYTES else []
         if len(words) not in (WORDS, WORDS + 1) or not (words[1].isdigit() and len(words[1]) <= TIME_DIGITS):
             return None
         key_id, time, *hashed, code = words

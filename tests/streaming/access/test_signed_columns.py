@@ -1,5 +1,6 @@
 """Signed records by columns are judged as one by one, whatever they are."""
 
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -173,3 +174,31 @@ def test_what_is_as_it_was_signed_is_surely_taken() -> None:
     assert surely_signed(records, place, lambda _group, _source: {b"shop-1": key}).tolist() == fits
     assert not surely_signed(records, place, lambda _group, _source: {b"shop-1": KEYS["shop-2"]}).any()
     assert not surely_signed(records, place, lambda _group, _source: {}).any()
+
+
+WIDE = 900_000
+MEASURED: list[pa.MemoryPool] = []
+"""Each knows the peak of its allocations; they have to outlive their buffers."""
+
+
+@pytest.mark.parametrize(
+    "wide", [b" " * WIDE, b"shop-1 %s c" % (b"1" * WIDE), b"%s 1 c" % (b"k" * WIDE), b"shop-1 1 " + b"c" * WIDE]
+)
+def test_a_wide_signature_is_refused_before_it_is_split(wide: bytes) -> None:
+    op = dict.fromkeys(TYPES) | {"source": b"producer", "time_ms": NOW_MS, "left_out": -1, "signature": wide}
+    op |= {"transaction_id": b"tx-1", "group": b"shop", "offset": 1, "topic": b"commit"}
+    batch = pa.RecordBatch.from_arrays([pa.array([op[name]], kind) for name, kind in TYPES.items()], list(TYPES))
+    judge = Signatures(Verifier(POLICY, KEYS), "cb.op", PARTITION)
+    pool = pa.default_memory_pool()
+    MEASURED.append(pa.proxy_memory_pool(pool))
+    pa.set_memory_pool(MEASURED[-1])
+    tracemalloc.start()
+    try:
+        found = judge.of_ops(batch, np.array(["shop"], dtype=object), np.array([True]), None)
+        in_python = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(pool)
+    assert found.tolist() == [False]
+    assert (MEASURED[-1].max_memory() or 0) < 3 * WIDE
+    assert in_python < 2 * WIDE + 100_000
