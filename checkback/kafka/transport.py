@@ -89,6 +89,9 @@ class TellingTransport(Transport, Protocol):
         """Have what has become of ops since the last call be heard now. Does not wait."""
 
 
+NO_PLACE = "Kafka has the record, and its answer to a repeated request lacks the offset"
+
+
 def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:
     """What ``write_half`` raises when nothing was heard in time."""
     return HalfMessageTimeoutError(

@@ -195,6 +195,9 @@ class FakeSender:
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
 
+    def take_log(self) -> None:
+        pass
+
     def send(
         self,
         records: Sequence[SentBack],

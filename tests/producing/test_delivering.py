@@ -42,6 +42,7 @@ class FakeKafka:
         self.lose_ops = 0
         self.hold = False
         self.held: list[Heard] = []
+        self.logs_taken = 0
 
     # a lane's writer
 
@@ -51,6 +52,9 @@ class FakeKafka:
 
     def open(self) -> None:
         pass
+
+    def take_log(self) -> None:
+        self.logs_taken += 1
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         return dict.fromkeys(topics, 4)
@@ -165,6 +169,11 @@ def test_a_lane_that_may_begin_nothing_more_is_settled_and_replaced(scene: Scene
     assert kafka.delivered == [[b"1"]]
     assert kafka.ops == [of(1, "delivered")]
     assert scene.book.commit(second, "") == (None, True), "it names the lane that was replaced"
+
+
+def test_the_log_of_an_idle_lane_is_taken(scene: Scene) -> None:
+    """Librdkafka keeps its debug lines until then: 500 a second while brokers are away."""
+    scene.until(lambda: scene.kafka.logs_taken > 1)
 
 
 def test_while_a_lane_cannot_be_replaced_what_names_it_goes_the_jobs_way(

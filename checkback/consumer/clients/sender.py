@@ -63,6 +63,10 @@ class Sender:
         """Whether it takes nothing more, though its last transaction has ended: see ``SpentEpochError``."""
         return self._kafka.spent
 
+    def take_log(self) -> None:
+        """Take what librdkafka has logged, at least once a second. It logs 500 lines a second if brokers are away."""
+        self._kafka.poll(0)
+
     def send(
         self,
         records: Sequence[SentBack],

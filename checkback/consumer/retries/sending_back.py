@@ -102,6 +102,8 @@ class SendingBack:
             else:
                 self._there.wait(_LOOK_SECONDS)
                 self._there.clear()
+                if self._sender is not None:
+                    self._sender.take_log()
 
     def close(self) -> None:
         """End the producer."""

@@ -20,6 +20,7 @@ from checkback.kafka.kafka_python.lasting import LastingProducer
 from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.reaching import CONNECT_MS, request_ms
 from checkback.kafka.transport import (
+    NO_PLACE,
     OP_LINGER_MS,
     Appended,
     Lost,
@@ -83,6 +84,8 @@ class KafkaPythonTransport:
         """See :class:`~checkback.kafka.transport.Transport`."""
         try:
             found = _send(self._halves.client, record).get(timeout=self._half_timeout_ms / 1000)
+            if found.offset < 0:
+                raise not_acknowledged(self._half_timeout_ms, NO_PLACE)
             return Appended(int(found.offset), int(found.timestamp))
         except KafkaTimeoutError as error:
             raise not_acknowledged(self._half_timeout_ms, error) from error

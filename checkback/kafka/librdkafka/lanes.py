@@ -162,6 +162,10 @@ class Lane:
             self._kafka = Transactional(self._settings, series=True)  # nobody knows the lane yet
             raise no_kafka(self._place.bootstrap_servers, error) from error
 
+    def take_log(self) -> None:
+        """Take what librdkafka has logged, at least once a second. It logs 500 lines a second if brokers are away."""
+        self._kafka.poll(0)
+
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """How many partitions each topic has; 0 where there is none, or this client may not write to it.
 

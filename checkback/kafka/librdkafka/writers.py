@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from checkback.exceptions import HalfMessageError
 from checkback.kafka.librdkafka.errors import ENDED, NOT_ALLOWED, TIMED_OUT, is_spent, polled
 from checkback.kafka.transport import (
+    NO_PLACE,
     Appended,
     Heard,
     Lost,
@@ -25,6 +26,14 @@ from checkback.kafka.transport import (
 _LOGGER = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 0.02
 Placed = Callable[[Appended | BaseException], None]
+
+
+def _without_place(message: Message) -> KafkaError | None:
+    """The error that stands for a success without an offset: offset 0 would be the place of another half message.
+
+    librdkafka reports one if a broker answers a repeated request with DUPLICATE_SEQUENCE_NUMBER.
+    """
+    return KafkaError(KafkaError._TIMED_OUT, NO_PLACE) if message.offset() is None else None
 
 
 class _Delivery:
@@ -41,8 +50,8 @@ class _Delivery:
 
     def reported(self, error: KafkaError | None, message: Message) -> None:
         """Librdkafka's delivery report, from whichever thread polls."""
-        self.error = error
-        if error is None:
+        self.error = error or _without_place(message)
+        if self.error is None:
             self.offset = message.offset() or 0
             self.time_ms = message.timestamp()[1]
         self.done = True
@@ -191,10 +200,11 @@ class OpWriter(_FailingClient):
         """Likewise; ``placed`` is called once with where the record lies, or with why it was not written."""
 
         def reported(error: KafkaError | None, message: Message) -> None:
-            if error is None:
+            why = error or _without_place(message)
+            if why is None:
                 placed(Appended(message.offset() or 0, message.timestamp()[1]))
                 return
-            placed(self._failure(error, spent))
+            placed(self._failure(why, spent))
 
         self._write(record, reported, placed, spent)
 

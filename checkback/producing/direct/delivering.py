@@ -132,6 +132,8 @@ class Delivering:
         self._deliver(taken)
         self._links.transport.hear()
         self._resend()
+        if self._lane is not None:
+            self._lane.writer.take_log()
         if self._lane is None:
             self._recover()
         elif self._lane.writer.spent or monotonic() >= self._lane.until:

@@ -30,7 +30,10 @@ class Sender:
 
     def __init__(self) -> None:
         self.sent: list[tuple[object, list[bytes | None]]] = []
-        self.connected = self.closed = 0
+        self.connected = self.closed = self.logs_taken = 0
+
+    def take_log(self) -> None:
+        self.logs_taken += 1
 
     def connect(self) -> "Sender":
         self.connected += 1
@@ -111,6 +114,13 @@ def test_after_a_lost_connection_another_producer_fences_at_once() -> None:
     with sending(sender, lambda: "member", [failed_parcel(work, 1)]) as told:
         soon(lambda: told)
     assert (sender.connected, sender.closed) == (2, 1)
+
+
+def test_the_log_of_an_idle_producer_is_taken() -> None:
+    """Librdkafka keeps its debug lines until then: 500 a second while brokers are away."""
+    work, sender = PartitionWork(PLACE, Stored(0), WorkRules(SETTINGS)), Sender()
+    with sending(sender, lambda: "member", [failed_parcel(work, 1)]):
+        soon(lambda: sender.logs_taken > 1)
 
 
 class FailsOnce(Sender):
