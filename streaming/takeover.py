@@ -9,7 +9,7 @@ from conf import Settings
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.progress import Progress, judge_start
-from streaming.checkpoint.repair import CheckpointCondition, examine, last_batch, repairs
+from streaming.checkpoint.repair import CheckpointCondition, continue_clock, examine, last_batch, repairs
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.fence import fence, read_progress
 
@@ -95,7 +95,8 @@ class TakeOver:
 
         1. Claim the topics, unless somebody else has meanwhile: the run before stops at its next batch.
         2. Fence its producers, and compare again: now nobody else can move the progress.
-        3. Repair what a crash or a power loss has left. From now on the folder is of this program's version.
+        3. Repair what a crash, a power loss or a clock that was set has left. From now on the folder is of this
+           program's version.
 
         Raises:
             CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
@@ -110,6 +111,7 @@ class TakeOver:
         for name in repairs(self._checkpoint, found, progress):  # 3
             self._checkpoint.remove(name)
             _LOGGER.warning("Removed %s from the checkpoint: its batch is run again.", name)
+        continue_clock(self._checkpoint, self._clock.now_ms)
         self._checkpoint.remember_version()
 
     def _progress(self, *, settled: bool) -> list[Progress]:

@@ -31,6 +31,7 @@ from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 _SUSPENDED_SECONDS = 20.0
+_SECONDS_BETWEEN_RUNS = 420
 
 
 def inject(system: System, this: Round) -> float:
@@ -165,12 +166,17 @@ def _tear(checkpoint: Path, chance: random.Random) -> tuple[Path, bytes]:
 
 
 def _step_clock_back(system: System, _this: Round) -> float:
-    """Less than the clock tolerance: the job continues."""
-    system.ground.clock.set(-30)
-    since = time.time()
-    system.recoveries.append(system.wait_for_delivery(since))
-    system.ground.clock.set(0)
-    return time.time()
+    """Less than the clock tolerance, while the job runs and between two runs, and right again: the job continues."""
+    for seconds, between_runs in ((-30, False), (-_SECONDS_BETWEEN_RUNS, True), (0, True)):
+        if between_runs:
+            system.job.kill_driver()
+        system.ground.clock.set(seconds)
+        since = time.time()
+        if between_runs:
+            system.restart_job()
+        if seconds:
+            system.recoveries.append(system.wait_for_delivery(since))
+    return since
 
 
 def _cut_database(system: System, _this: Round) -> float:

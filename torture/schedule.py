@@ -22,7 +22,7 @@ class Fault(StrEnum):
     CHECK_SERVICE_KILLED = "check service killed"
     PRODUCER_KILLED = "producer killed"
     CHECKPOINT_TORN = "checkpoint file torn"
-    CLOCK_BACK_SECONDS = "clock stepped back by 30 s"
+    CLOCK_BACK_SECONDS = "clock stepped back by 30 s, then by 7 min between two runs"
     CLOCK_BACK_HOUR = "clock stepped back by an hour"
     CLOCK_AHEAD = "clock ahead by four days"
     SETTINGS_CHANGED = "driver killed, started again with other settings"

@@ -306,7 +306,8 @@ class Checkpoint:
         if in_store(self.folder):
             send(self._files, self._at(name), content)
             return
-        unfinished = self._at(f".{name}.{uuid.uuid4().hex}.unfinished")
+        folder, slash, file = name.rpartition("/")
+        unfinished = self._at(f"{folder}{slash}.{file}.{uuid.uuid4().hex}.unfinished")
         with contextlib.closing(self._files.create(unfinished)) as stream:
             stream.write(content)
         if not self._files.rename(unfinished, self._at(name)):  # HDFS does not write over a file

@@ -30,6 +30,11 @@ class Entry:
         """Whether Spark would drop every row of the batch: its ingest time is not after the watermark."""
         return self.time_ms <= self.watermark_ms
 
+    @property
+    def seconds(self) -> int:
+        """Where the batch ends in the clock."""
+        return next((source for source in self.sources if isinstance(source, int)), 0)
+
     def read_to(self) -> dict[tuple[str, int], int]:
         """Where the batch ends in each partition of Kafka."""
         return {

@@ -15,6 +15,8 @@ from streaming.checkpoint.progress import LastBatch, Progress
 from streaming.checkpoint.snapshots import SNAPSHOT, STATE, torn_snapshots
 
 _CHANGES = ".changelog"
+_CLOCK_BEGAN = "sources/1/0"
+"""When Spark's rate source began, in ms since 1970: it counts the seconds since then."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class CheckpointCondition:
     changed since."""
     horizon_ms: int = sys.maxsize
     """No batch can have been dated after it, unless the clock was ahead."""
+    backward: bool = False
+    """Whether the newest batch ends in the clock before it begins: Spark refuses it before it runs anything of it."""
 
     @property
     def unfinished(self) -> bool:
@@ -47,7 +51,7 @@ class CheckpointCondition:
         """Whether the newest batch in the offset log cannot be run as it was begun; see :func:`repairs`."""
         if self.begun is None or self.entry is None:
             return self.begun is not None
-        return self.unfinished and (self.entry.late or self.ahead or bool(self.torn_state))
+        return self.unfinished and (self.entry.late or self.ahead or self.backward or bool(self.torn_state))
 
     @property
     def ahead(self) -> bool:
@@ -67,7 +71,10 @@ def examine(checkpoint: Checkpoint, horizon_ms: int = sys.maxsize) -> Checkpoint
     watermark = None if committed is None else committed_watermark_ms(checkpoint.read(f"commits/{committed}") or b"")
     state = [] if committed is None else _state_files(checkpoint, committed + 1)
     torn = tuple(name for name in state if name.endswith(_CHANGES) and not checkpoint.whole(name))
-    return CheckpointCondition(begun, entry, committed, watermark, torn, torn_snapshots(checkpoint), horizon_ms)
+    before = read_entry(begun - 1, checkpoint.read(f"offsets/{begun - 1}") or b"") if begun else None
+    backward = entry is not None and before is not None and entry.seconds < before.seconds
+    snapshots = torn_snapshots(checkpoint)
+    return CheckpointCondition(begun, entry, committed, watermark, torn, snapshots, horizon_ms, backward)
 
 
 def last_batch(found: CheckpointCondition, floor: int) -> LastBatch:
@@ -80,7 +87,8 @@ def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequen
     """What the start would stumble over, where to remove it loses and repeats nothing.
 
     1. The newest batch is given up, with the state it has left, when its entry is torn, when Spark would drop all its
-       rows as late, when it is dated by a clock that was ahead, and when the state that it begins with is torn.
+       rows as late, when it is dated by a clock that was ahead, when it ends in the clock before it begins, and when
+       the state that it begins with is torn.
     2. The newest entry that stays, and the one before it, have to be whole: Spark starts from them.
     3. A torn file of the commit log goes: its batch is repeated. So does the commit of the batch that wrote torn
        state: it writes it again.
@@ -105,6 +113,16 @@ def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequen
     if found.commit_torn or found.torn_state:  # 3
         removed.append(f"commits/{found.committed}")
     return [*removed, *(name for name in found.torn_snapshots if name not in removed)]  # 4
+
+
+def continue_clock(checkpoint: Checkpoint, now_ms: int) -> None:
+    """Let Spark's rate source count on from the newest batch that stays, whatever the machine's clock was before.
+
+    Left alone, after the clock was set back it would end the next batch before it begins, and no start could run that.
+    """
+    newest = checkpoint.newest("offsets")
+    seconds = 0 if newest is None else checkpoint.entry(newest).seconds
+    checkpoint.write(_CLOCK_BEGAN, b"v1\n%d" % (now_ms - 1000 * seconds))
 
 
 def files_of_begun(checkpoint: Checkpoint, batch: int) -> list[str]:

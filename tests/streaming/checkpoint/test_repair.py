@@ -1,14 +1,16 @@
 """What a start may give up of the newest batch: nothing that is in Kafka."""
 
+from pathlib import Path
 from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.offset_log import Entry
 from streaming.checkpoint.progress import Progress
-from streaming.checkpoint.repair import CheckpointCondition, repairs
+from streaming.checkpoint.repair import CheckpointCondition, examine, repairs
 
 NOW, DAY, TOLERANCE = 1_767_225_600_000, 86_400_000, 600_000
 BEGUN = 7
@@ -30,6 +32,11 @@ class Folder:
 FOLDER = cast("Checkpoint", Folder())
 
 
+def written(file: Path, content: bytes) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+
+
 def dated(time_ms: int, *, watermark_ms: int = NOW - TOLERANCE, committed: int = BEGUN - 1) -> CheckpointCondition:
     entry = Entry(BEGUN, "hash", time_ms, watermark_ms)
     return CheckpointCondition(BEGUN, entry, committed, watermark_ms, horizon_ms=NOW + TOLERANCE)
@@ -44,6 +51,17 @@ def test_a_batch_dated_wrongly_is_given_up_with_its_state_while_kafka_has_nothin
     found = dated(time_ms)
     assert found.given_up
     assert repairs(FOLDER, found, progress(BEGUN, BEGUN)) == ["state/0/0/8.changelog", f"offsets/{BEGUN}"]
+
+
+def test_a_batch_that_ends_in_the_clock_before_it_begins_is_given_up(spark: SparkSession, tmp_path: Path) -> None:
+    for number, seconds in enumerate([1_380, 1_386, 1_016]):
+        entry = b'v1\n{"batchWatermarkMs":%d,"batchTimestampMs":%d,"conf":{}}\n{}\n%d'
+        written(tmp_path / f"offsets/{number}", entry % (NOW - TOLERANCE, NOW, seconds))
+    written(tmp_path / "commits/1", b'v1\n{"nextBatchWatermarkMs":%d}' % (NOW - TOLERANCE))
+    checkpoint = Checkpoint(spark, str(tmp_path))
+    found = examine(checkpoint, NOW + TOLERANCE)
+    assert found.given_up
+    assert repairs(checkpoint, found, progress(2, 2)) == ["offsets/2"]
 
 
 @pytest.mark.parametrize("time_ms", [NOW, NOW + TOLERANCE, NOW - TOLERANCE + 1])
