@@ -52,7 +52,7 @@ def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: OwnKey) ->
         )
     account = next((name for name, one in policy.accounts.items() if own.id in one.keys), None)
     roles = frozenset() if account is None else policy.accounts[account].roles
-    if not roles.issuperset(own.signs) and any(one.keys and one.groups for one in policy.accounts.values()):
+    if not roles.issuperset(own.signs) and policy.signed:
         wanted = ", ".join(f'"{role}"' for role in own.signs)
         found = f"; {own.id} is a key of {account or 'no account'}" if own.id else ""
         raise ConfigurationError(

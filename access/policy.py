@@ -171,6 +171,11 @@ class AccessPolicy(Section):
         return frozenset().union(*(keys for role, keys in self._by_role.items() if role in roles))
 
     @cached_property
+    def signed(self) -> bool:
+        """Whether there are groups with keys: then the job has a key as well."""
+        return any(account.keys and account.groups for account in self.accounts.values())
+
+    @cached_property
     def _by_role(self) -> dict[AccountRole, frozenset[str]]:
         return {
             role: frozenset(key for account in self.accounts.values() if role in account.roles for key in account.keys)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from access.policy import AccessPolicy, AccountRole
+from access.policy import AccessPolicy, AccountRole, Unnamed
+from checkback.wire.protocol import Topics
 
 
 class Writer(StrEnum):
@@ -18,6 +19,8 @@ class Writer(StrEnum):
     """An op with ``cb-source=operator``."""
     JOB = "job"
     """A half message with ``cb-held``."""
+    RETRY = "retry"
+    """A half message for the retry topic or the dead letters of its own consumer group."""
 
 
 class SignerRule(NamedTuple):
@@ -29,9 +32,10 @@ class SignerRule(NamedTuple):
     """As people read it."""
 
 
+_OWN_OR_JOB = "a key of its account, or of an account with the role job"
 SIGNERS: Mapping[Writer, SignerRule] = {
     # the job moves what consumers have sent back, as their group
-    Writer.PRODUCER: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what="a key of its account"),
+    Writer.PRODUCER: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what=_OWN_OR_JOB),
     Writer.CHECK: SignerRule(
         own=False, roles=frozenset({AccountRole.CHECKS}), what="a key of an account with the role checks"
     ),
@@ -39,13 +43,25 @@ SIGNERS: Mapping[Writer, SignerRule] = {
         own=False, roles=frozenset({AccountRole.OPERATOR}), what="a key of an account with the role operator"
     ),
     Writer.JOB: SignerRule(own=False, roles=frozenset({AccountRole.JOB}), what="a key of an account with the role job"),
+    Writer.RETRY: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what=_OWN_OR_JOB),
 }
+_BY_JOB = frozenset({Writer.JOB, Writer.RETRY})
+
+
+def writer_of_half(group: str, topic: str, own: Topics) -> Writer:
+    """Who writes half messages of a group for a topic, if they are not held."""
+    return Writer.RETRY if topic in (own.retry(group), own.dead(group)) else Writer.PRODUCER
 
 
 def signs(policy: AccessPolicy, group: str, writer: Writer) -> frozenset[str] | None:
-    """Ids of the keys that may sign; None where nothing has to be signed: no account of the group has a key."""
-    own = {key for name in policy.of_group(group) for key in policy.accounts[name].keys}
-    if not own:
+    """Ids of the keys that may sign; None if nothing has to be signed, because no account of the group has a key.
+
+    Consumer groups need no account: if ``other_groups`` is deny, their retries need the job's signature.
+    """
+    accounts = policy.of_group(group)
+    own = {key for name in accounts for key in policy.accounts[name].keys}
+    by_job = writer in _BY_JOB and not accounts and policy.other_groups is Unnamed.DENY and policy.signed
+    if not own and not by_job:
         return None
     rule = SIGNERS[writer]
     return policy.keys_of_roles(rule.roles) | (own if rule.own else set())

@@ -38,9 +38,9 @@ class Verifier:
         self._keys = keys
         self._signs: dict[tuple[str, Writer], Mapping[bytes, SigningKey] | None] = {}
 
-    def needed(self, group: str) -> bool:
-        """Whether what is written of a group has to be signed."""
-        return self.may_sign(group, Writer.PRODUCER) is not None
+    def needed(self, group: str, writer: Writer = Writer.PRODUCER) -> bool:
+        """Whether what a writer writes of a group has to be signed."""
+        return self.may_sign(group, writer) is not None
 
     def reason(self, record: SignedRecord, place: bytes) -> str:
         """Why a record is not taken; empty: it is. ``place``: ``signed_records.place_of``."""
@@ -48,12 +48,13 @@ class Verifier:
         if may is None:
             return ""
         said = WrittenSignature.parse(record.signature)
+        needed = f"{WRITES[record.writer]} of group {record.group} needs {SIGNERS[record.writer].what}"
         if said is None:
             missing = "is not what a signature looks like" if record.signature else "is missing"
-            return f"group {record.group} has keys, and {SIGNATURE} {missing}"
+            why = f"group {record.group} has keys" if self.needed(record.group) else needed
+            return f"{why}, and {SIGNATURE} {missing}"
         if said.key_id not in may:
             other = said.key_id.decode(errors="replace")
-            needed = f"{WRITES[record.writer]} of group {record.group} needs {SIGNERS[record.writer].what}"
             return f"it is signed with key {other:.64}; {needed}"
         return _unfit(said, may[said.key_id], record, place)
 
@@ -87,6 +88,7 @@ WRITES = {
     Writer.CHECK: "the answer to a check",
     Writer.OPERATOR: "what an operator decides",
     Writer.JOB: "what the job holds",
+    Writer.RETRY: "a retry",
 }
 WITHOUT_HASH = f"its content has more than {MOST_PLAIN_BYTES:,} bytes, and no hash in {SIGNATURE}"
 CHANGED = "its key, value or headers are not those that were signed"

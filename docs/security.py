@@ -6,7 +6,7 @@ from pathlib import Path
 
 from access import ResourceKind, Right, Role, Whom, rights_of
 from access.policy import RULES
-from access.signers import SIGNERS, SignerRule, Writer
+from access.signers import SIGNERS, Writer
 
 PAGE = Path(__file__).parent / "security.md"
 POLICY_PAGE = Path(__file__).parent / "access-policy.md"
@@ -19,6 +19,7 @@ SIGNED = {
     Writer.CHECK: "the answer to a check: `cb-source=check`",
     Writer.OPERATOR: "an operator's decision: `cb-source=operator`",
     Writer.JOB: "a half message that is held: `cb-held`",
+    Writer.RETRY: "a half message for `cb.retry.GROUP` or `cb.dlq.GROUP` of its own group",
 }
 _WHOM = Whom(group="GROUP", real=("TOPIC",))
 _KINDS = {ResourceKind.TOPIC: "", ResourceKind.GROUP: "group ", ResourceKind.TRANSACTIONAL_ID: "transactional id "}
@@ -66,14 +67,10 @@ def with_rules(page: str) -> str:
     return _SIGNERS.sub(lambda found: f"{found[1]}{_signers()}\n{found[2]}", page)
 
 
-def _beside(rule: SignerRule) -> str:
-    return f", or of an account with the role {' or '.join(sorted(rule.roles))}" if rule.own else ""
-
-
 def _signers() -> str:
     if SIGNED.keys() != SIGNERS.keys():
         raise ValueError("Each writer of a record needs a row.")
-    rows = [f"| {SIGNED[writer]} | {rule.what}{_beside(rule)} |" for writer, rule in SIGNERS.items()]
+    rows = [f"| {SIGNED[writer]} | {rule.what} |" for writer, rule in SIGNERS.items()]
     return "\n".join(["| what is written | of a group with keys it needs |", "| --- | --- |", *rows])
 
 

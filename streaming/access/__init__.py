@@ -4,7 +4,7 @@ from streaming.access.not_allowed import NotAllowed, why_not_together
 from streaming.access.policy_file import PolicyFile, policy_file
 from streaming.access.policy_in_force import POLICY, PolicyInForce, missing_secrets
 from streaming.access.signatures import RowRead, Signatures
-from streaming.access.told import told_policy, told_verifier
+from streaming.access.told import signed_dead_letter, told_policy, told_verifier
 
 __all__ = [
     "POLICY",
@@ -15,6 +15,7 @@ __all__ = [
     "Signatures",
     "missing_secrets",
     "policy_file",
+    "signed_dead_letter",
     "told_policy",
     "told_verifier",
     "why_not_together",

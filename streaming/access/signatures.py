@@ -89,7 +89,7 @@ class Signatures:
 
     def reason(self, group: str, writer: Writer, written: Written, row: RowRead) -> str:
         """Why a record with these headers is not taken; empty: it is."""
-        if not self._verifier.needed(group):
+        if not self._verifier.needed(group, writer):
             return ""
         ours, others = parted(written)
         signature = own_headers(written).get(SIGNATURE)

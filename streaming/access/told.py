@@ -1,14 +1,22 @@
 """What the driver tells the tasks of a batch of the access policy, and what they make of it."""
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from access.marked import MarkedPolicy, lacking
+from access.signers import Writer
 from access.verifying import Verifier
 from checkback.exceptions import JobStoppedError
-from checkback.wire.protocol import Topics
+from checkback.wire.own_headers import own_headers
+from checkback.wire.protocol import GROUP, SIGNATURE, Topics
+from checkback.wire.sent_back import dead_letter_of
+from checkback.wire.signed_records import WrittenSignature
 from conf.secrets_file import read_keys
 from streaming.access.not_allowed import NotAllowed
+from streaming.access.signatures import RowRead, Signatures
 from streaming.batch.batch_word import BatchWord
+from streaming.batch.headers import Headers, unpack_headers
 
 POLICY_WORD = BatchWord("checkback.access")
 """The policy of a batch as JSON; empty for none."""
@@ -30,6 +38,24 @@ def told_verifier() -> Verifier | None:
     """
     text = POLICY_WORD.told()
     return _verifier(text, SECRETS_WORD.told()) if text else None
+
+
+def signed_dead_letter(row: Mapping[str, Any], topics: Topics) -> tuple[str, Headers] | None:
+    """In a task: the topic and the headers of the dead letter for a rejected record.
+
+    None if it is no retry of a consumer group, or lacks the signature that the group's retries need. The signature's
+    time does not count: a wrong clock may be why the record is rejected.
+    """
+    written = unpack_headers(row["headers"])
+    letter = dead_letter_of(written, topics, row["reason"]) if row["topic"] == topics.half else None
+    verifier = told_verifier()
+    if letter is None or verifier is None:
+        return letter
+    ours = own_headers(written)
+    signature = WrittenSignature.parse(ours.get(SIGNATURE))
+    read = RowRead(row["key"], row["value"], 0 if signature is None else signature.time_ms, -1)
+    signatures = Signatures(verifier, topics.half, row["half_partition"])
+    return None if signatures.reason(ours[GROUP].decode(), Writer.RETRY, written, read) else letter
 
 
 @lru_cache(2)

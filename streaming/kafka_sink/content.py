@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from access.signers import writer_of_half
 from access.verifying import CHANGED
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import Message
@@ -141,7 +142,8 @@ class Contents:
         So was content that is signed without a hash. And without a signature it was taken in before its group had keys.
         """
         verifier = told_verifier()
-        if verifier is None or not verifier.needed(row["group"]):
+        writer = writer_of_half(row["group"], row["topic"], self._topics)
+        if verifier is None or not verifier.needed(row["group"], writer):
             return False
         said = WrittenSignature.parse(own_headers(headers).get(protocol.SIGNATURE))
         content = spelled_content(row["key"], row["value"], spelled(parted(headers)[1]))

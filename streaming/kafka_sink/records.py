@@ -16,7 +16,6 @@ from checkback.wire.checks import CheckRequest
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import HalfPosition, HeldNote, Topics
-from checkback.wire.sent_back import dead_letter_of
 from state import (
     BUNDLE,
     NOT_WRITTEN,
@@ -29,6 +28,7 @@ from state import (
     rejected_record_offset,
     status_pause_ms,
 )
+from streaming.access import signed_dead_letter
 from streaming.batch.batch import HeldChanges, HeldUntil
 from streaming.batch.bundles import bundled_messages
 from streaming.batch.headers import MARK_OF_OURS, Headers, application_headers, unpack_headers
@@ -337,8 +337,8 @@ class RecordBuilder:
 
         None for all else, and where the group's dead letters do not take it; the row's reason says so then.
         """
-        found = dead_letter_of(unpack_headers(row["headers"]), self._topics, row["reason"])
-        if found is None or row["topic"] != self._topics.half:
+        found = signed_dead_letter(row, self._topics)
+        if found is None:
             return None
         topic, headers = found
         self._learn([topic])

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from access.signers import Writer
+from access.signers import Writer, writer_of_half
 from access.verifying import Verifier
 from checkback.wire.lanes import LANE_DIGITS
 from checkback.wire.limits import MAX_REMARK_BYTES, header_bytes
@@ -101,8 +101,15 @@ class SortedRecords:
             return True
         signatures, groups = self._signatures(kind, rows, self._verifier), vouched.columns["group"]
         if kind == HALF_KIND:
-            return signatures.of_halves(rows, groups, vouched.good)
+            return signatures.of_halves(rows, groups, vouched.good) & ~self._for_retry(rows)
         return signatures.of_ops(rows, groups, vouched.good, _FACTS[kind])
+
+    def _for_retry(self, rows: pa.RecordBatch) -> Column:
+        """bool[n]: which may be for topics of consumer groups; who may sign them depends on the whole name."""
+        topics = rows.column("topic")
+        begins = [pc.starts_with(topics, one) for one in (self._topics.retry(""), self._topics.dead(""))]
+        found: Column = pc.or_(*begins).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003  (its signature)
+        return found
 
     def _signatures(self, kind: int, rows: pa.RecordBatch, verifier: Verifier) -> Signatures:
         topic = self._topics.half if kind in _HALF_KINDS else self._topics.op
@@ -140,7 +147,7 @@ class SortedRecords:
             rows = rows.set_column(rows.schema.get_field_index("headers"), "headers", pa.nulls(len(rows), pa.string()))
         said = self._said(kind, rows, written)
         if self._verifier is not None:
-            said = _by_who_may(said, written, rows, self._signatures(kind, rows, self._verifier))
+            said = self._by_who_may(said, written, rows, self._signatures(kind, rows, self._verifier))
         halves = {at: one for at, one in enumerate(said) if isinstance(one, WrittenHalf)}
         ops = {at: one for at, one in enumerate(said) if isinstance(one, WrittenOp)}
         wrong = {at: one for at, one in enumerate(said) if isinstance(one, str)}
@@ -167,6 +174,25 @@ class SortedRecords:
             said.append(BEYOND_REASON if isinstance(found, WrittenOp) and offset < 0 else found)
         return said
 
+    def _by_who_may(
+        self,
+        said: Iterable[WrittenHalf | WrittenOp | str],
+        written: list[Headers],
+        rows: pa.RecordBatch,
+        signatures: Signatures,
+    ) -> list[WrittenHalf | WrittenOp | str]:
+        """The same, and of what is not signed by who may write it why not."""
+        read = (RowRead(*row) for row in zip(*(rows.column(name).to_pylist() for name in RowRead._fields), strict=True))
+        return [
+            one if isinstance(one, str) else signatures.reason(one.group, self._writer(one), headers, row) or one
+            for one, headers, row in zip(said, written, read, strict=True)
+        ]
+
+    def _writer(self, said: WrittenHalf | WrittenOp) -> Writer:
+        if isinstance(said, WrittenOp):
+            return Writer(said.source)
+        return Writer.JOB if said.held else writer_of_half(said.group, said.topic, self._topics)
+
     def _add_broken(self, rows: pa.RecordBatch, reasons: Sequence[str], written: Sequence[Headers]) -> None:
         is_half = rows.column("kind")[0].as_py() in _HALF_KINDS
         columns = {
@@ -177,23 +203,6 @@ class SortedRecords:
         if written:
             columns["headers"] = objects([packed_headers(headers) for headers in written])
         self._broken.append(_rows(rows, BROKEN_FIELDS, columns))
-
-
-def _by_who_may(
-    said: Iterable[WrittenHalf | WrittenOp | str], written: list[Headers], rows: pa.RecordBatch, signatures: Signatures
-) -> list[WrittenHalf | WrittenOp | str]:
-    """The same, and of what is not signed by who may write it why not."""
-    read = (RowRead(*row) for row in zip(*(rows.column(name).to_pylist() for name in RowRead._fields), strict=True))
-    return [
-        one if isinstance(one, str) else signatures.reason(one.group, _writer(one), headers, row) or one
-        for one, headers, row in zip(said, written, read, strict=True)
-    ]
-
-
-def _writer(said: WrittenHalf | WrittenOp) -> Writer:
-    if isinstance(said, WrittenOp):
-        return Writer(said.source)
-    return Writer.JOB if said.held else Writer.PRODUCER
 
 
 def _by_kind(chunk: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -53,10 +53,31 @@ NOW_MS = 1_764_000_000_000
         ("shop", Writer.JOB, {"job-1"}),
         ("open", Writer.OPERATOR, None),
         ("stranger", Writer.PRODUCER, None),
+        ("stranger", Writer.RETRY, {"job-1"}),
+        ("stranger", Writer.JOB, {"job-1"}),
+        ("stranger", Writer.OPERATOR, None),
+        ("open", Writer.RETRY, None),
+        ("shop", Writer.RETRY, {"shop-1", "shop-2", "job-1"}),
     ],
 )
 def test_who_signs(group: str, writer: Writer, keys: set[str] | None) -> None:
     assert signs(policy_of(POLICY), group, writer) == keys
+
+
+@pytest.mark.parametrize("writer", [Writer.RETRY, Writer.JOB])
+def test_retries_of_unnamed_groups_need_no_signature_if_other_groups_may_send_or_no_group_has_keys(
+    writer: Writer,
+) -> None:
+    assert signs(policy_of(f'other_groups = "allow"\n{POLICY}'), "stranger", writer) is None
+    without = '[accounts.open]\ngroups = ["open"]\n[accounts.programs]\nkeys = ["job-1"]\nroles = ["job"]\n'
+    assert signs(policy_of(without), "stranger", writer) is None
+
+
+def test_a_retry_of_an_unnamed_group_says_who_must_sign_it() -> None:
+    record = SignedRecord("points", Writer.RETRY, None, NOW_MS, b"", b"")
+    why = Verifier(policy_of(POLICY), KEYS).reason(record, PLACE)
+    assert why.startswith("a retry of group points needs a key of its account, or of an account with the role job")
+    assert why.endswith(", and cb-signature is missing")
 
 
 SMALL, LARGE = b"v", b"v" * 5_000

@@ -33,13 +33,14 @@ from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND, decod
 from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, read
 
 LANE = "0123456789abcdef" * 2
-SHOP, OPERATOR = SigningKey("shop-1", "s" * 32), SigningKey("ops-1", "o" * 32)
+SHOP, OPERATOR, JOB = (SigningKey(name, name * 8) for name in ("shop-1", "ops-1", "job-1"))
 VERIFIER = Verifier(
     policy_of(
         '[accounts.shop]\ngroups = ["shop"]\nkeys = ["shop-1"]\ntopics = ["orders"]\n'
         '[accounts.people]\nkeys = ["ops-1"]\nroles = ["operator"]\n'
+        '[accounts.programs]\nkeys = ["job-1"]\nroles = ["job"]\n'
     ),
-    {"shop-1": SHOP, "ops-1": OPERATOR},
+    {"shop-1": SHOP, "ops-1": OPERATOR, "job-1": JOB},
 )
 REPEATED = "a cb- header is there more than once"
 NOW_MS = int(WHEN.timestamp() * 1000)
@@ -114,6 +115,34 @@ def test_what_is_not_signed_by_who_may_is_refused_whole(spark: SparkSession) -> 
     assert all("or a changed record" in row.reason for row in found[2 * number : 3 * number])
     for row, one in zip(found, forged, strict=True):
         assert unpack_headers(row.headers) == list(one.headers), "nothing of it is lost"
+
+
+RETRIES = {
+    "plain": half_headers("tx-1", "points", "cb.retry.points"),
+    "to its dead letters": half_headers("tx-1", "points", "cb.dlq.points"),
+    "of a lane": of_lane(half_headers("tx-1", "points", "cb.retry.points"), LANE),
+    "sent back": [*half_headers("tx-1", "points", "cb.retry.points"), ("cb-action", b"commit")],
+    "held": [
+        *half_headers("tx-1", "points", "cb.retry.points"),
+        *[("cb-action", b"commit"), ("cb-held", b"1 1767225600000 1:81")],
+    ],
+}
+
+
+@pytest.mark.parametrize("value", [b"v", b"v" * (SHUFFLED_BYTES + 1)], ids=["small", "large"])
+def test_retries_of_a_group_without_an_account_need_the_jobs_signature(spark: SparkSession, value: bytes) -> None:
+    """Else any producer could write to its retry topic and its dead letters."""
+    unsigned = [OutgoingRecord(TOPICS.half, 1, b"k", value, headers) for headers in RETRIES.values()]
+    found = taken(
+        spark,
+        *unsigned,
+        *(by(SHOP, TOPICS.half, headers, value) for headers in RETRIES.values()),
+        *(by(JOB, TOPICS.half, headers, value) for headers in RETRIES.values()),
+    )
+    count = len(RETRIES)
+    assert [row.kind for row in found] == [BROKEN] * 2 * count + [HALF] * count
+    assert all(row.reason.endswith("and cb-signature is missing") for row in found[:count])
+    assert all("it is signed with key shop-1" in row.reason for row in found[count : 2 * count])
 
 
 def test_a_copy_elsewhere_or_of_another_time_is_refused(spark: SparkSession) -> None:
