@@ -59,6 +59,6 @@ class Admission:
 
     @staticmethod
     def _takes_room(halves: Rows, delayed: Column) -> Column:
-        # one that is committed already takes none, unless it is to wait
-        chosen: Column = (halves["event"] == Event.HALF) | ((halves["event"] == Event.HALF_COMMIT) & delayed)
+        # one that is committed already takes none, unless it is to wait: open, parked, and delayed ones do
+        chosen: Column = (halves["event"] != Event.HALF_COMMIT) | delayed
         return chosen

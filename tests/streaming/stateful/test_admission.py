@@ -1,6 +1,7 @@
 """Half messages that keep the protocol and are not taken in all the same."""
 
 import numpy as np
+import pytest
 
 from access.policy import policy_of
 from checkback.wire.protocol import Topics
@@ -9,6 +10,7 @@ from state.rows import Column, objects
 from streaming.access import NotAllowed, why_not_together
 from streaming.fairness.barred import Barred
 from streaming.stateful.admission import Admission
+from streaming.stateful.broken import _HALF_EVENTS
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -54,11 +56,32 @@ def test_of_a_barred_group_only_what_takes_no_room_is_taken_in() -> None:
             ("shop", Event.HALF_COMMIT, -1),  # is delivered at once
             ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),
             ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),  # the job's own, taken in before
-            ("shop", Event.HALF_PARK, -1),
+            ("shop", Event.HALF_PARK, -1),  # likewise
         ),
         held(4, 5, of=6),
     )
     assert found == {0: "too much", 3: "too much"}
+
+
+LATER_MS = NOW_MS + 5_000
+WAYS = {
+    "open": (Event.HALF, -1),
+    "open, then delayed": (Event.HALF, LATER_MS),
+    "delayed": (Event.HALF_COMMIT, LATER_MS),
+    "parked by its producer": (Event.HALF_PARK, -1),
+    "parked by its producer, with a time": (Event.HALF_PARK, LATER_MS),
+}
+"""Into state that has limits, of half messages that the job did not write."""
+
+
+@pytest.mark.parametrize(("event", "deliver_at_ms"), WAYS.values(), ids=WAYS)
+def test_of_a_barred_group_or_account_no_producer_reaches_state_with_limits(event: Event, deliver_at_ms: int) -> None:
+    assert {way for way, _ in WAYS.values()} == {*_HALF_EVENTS.values()}, "all that a half message can say of itself"
+    policy = NotAllowed(policy_of('[accounts.big]\ngroups = ["shop"]\ntopics = ["orders"]'), Topics())
+    given = halves(("shop", event, deliver_at_ms))
+    given["topic"][:] = objects(["orders"])
+    for barred in (Barred({"shop": "too much"}), Barred({}, {"big": "too much"})):
+        assert Admission(NOW_MS, DAY_MS, barred, policy).reasons(given, held(of=1)) == {0: "too much"}
 
 
 def test_of_a_barred_account_nothing_is_taken_in_whatever_its_groups_are_called() -> None:
