@@ -6,6 +6,14 @@ from typing import NamedTuple
 
 from access.policy import AccessPolicy, AccountRole, Unnamed
 from checkback.wire.protocol import Topics
+from checkback.wire.signed_records import WINDOW_MS
+
+SERVICES_WINDOW_MS = 86_400_000
+"""For what the job, check services and operators sign: what the job itself wrote is not lost to a clock or a delay.
+
+A held message may be on its way for as long as the job's transaction, and other records are signed by the clock of a
+machine that may be off by ``job.clock_tolerance``. A copy of an op does nothing new: it names a place.
+"""
 
 
 class Writer(StrEnum):
@@ -30,6 +38,8 @@ class SignerRule(NamedTuple):
     roles: frozenset[AccountRole]
     what: str
     """As people read it."""
+    window_ms: int = WINDOW_MS
+    """How far the signature's time may be from Kafka's time of the record, in either direction."""
 
 
 _OWN_OR_JOB = "a key of its account, or of an account with the role job"
@@ -37,12 +47,23 @@ SIGNERS: Mapping[Writer, SignerRule] = {
     # the job moves what consumers have sent back, as their group
     Writer.PRODUCER: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what=_OWN_OR_JOB),
     Writer.CHECK: SignerRule(
-        own=False, roles=frozenset({AccountRole.CHECKS}), what="a key of an account with the role checks"
+        own=False,
+        roles=frozenset({AccountRole.CHECKS}),
+        what="a key of an account with the role checks",
+        window_ms=SERVICES_WINDOW_MS,
     ),
     Writer.OPERATOR: SignerRule(
-        own=False, roles=frozenset({AccountRole.OPERATOR}), what="a key of an account with the role operator"
+        own=False,
+        roles=frozenset({AccountRole.OPERATOR}),
+        what="a key of an account with the role operator",
+        window_ms=SERVICES_WINDOW_MS,
     ),
-    Writer.JOB: SignerRule(own=False, roles=frozenset({AccountRole.JOB}), what="a key of an account with the role job"),
+    Writer.JOB: SignerRule(
+        own=False,
+        roles=frozenset({AccountRole.JOB}),
+        what="a key of an account with the role job",
+        window_ms=SERVICES_WINDOW_MS,
+    ),
     Writer.RETRY: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what=_OWN_OR_JOB),
 }
 _BY_JOB = frozenset({Writer.JOB, Writer.RETRY})

@@ -8,7 +8,6 @@ from access.signers import SIGNERS, Writer, signs
 from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import (
     MOST_PLAIN_BYTES,
-    WINDOW_MS,
     SigningKey,
     WrittenSignature,
 )
@@ -76,8 +75,9 @@ def _unfit(said: WrittenSignature, key: SigningKey, record: SignedRecord, place:
     if not said.fits(key, place, record.ours, record.content):
         what = "changed headers" if said.hashed else "a changed record"
         return f"its signature does not fit key {key.id}: another secret, another place, or {what}"
-    if abs(record.time_ms - said.time_ms) > WINDOW_MS:
-        return _far_away(record.time_ms - said.time_ms)
+    window_ms = SIGNERS[record.writer].window_ms
+    if abs(record.time_ms - said.time_ms) > window_ms:
+        return _far_away(record.time_ms - said.time_ms, window_ms)
     if record.content is not None and not said.same_content(record.content):
         return CHANGED
     return ""
@@ -94,6 +94,6 @@ WITHOUT_HASH = f"its content has more than {MOST_PLAIN_BYTES:,} bytes, and no ha
 CHANGED = "its key, value or headers are not those that were signed"
 
 
-def _far_away(late_ms: int) -> str:
+def _far_away(late_ms: int, window_ms: int) -> str:
     when = f"{late_ms // 1000} s before Kafka had it" if late_ms > 0 else f"{-late_ms // 1000} s after Kafka had it"
-    return f"it was signed {when}, more than {WINDOW_MS // 1000} s: it is a copy, or a clock is wrong"
+    return f"it was signed {when}, more than {window_ms // 1000} s: it is a copy, or a clock is wrong"

@@ -210,7 +210,7 @@ class TransactionJob:
             checks.start()
         self._checks = checks
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
-        self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
+        self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own), clock.now_ms))
 
     def _check_service(self) -> CheckService | None:
         """The one of this process, which outlives a query; None: checks are answered elsewhere."""

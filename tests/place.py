@@ -16,12 +16,21 @@ from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
 from conf import Settings, TransactionSettings
+from conf.settings import AccessSettings
 
 HALF_PARTITIONS = 2
 STATE_PARTITIONS = 2
 _MARKER_SECONDS = 5.0
 AWKWARD_NAME = "ck é %20 #1 [a]+b"
 """Of a folder: what URLs escape, what they escape it with, and what looks like a pattern."""
+
+
+def signing_access(folder: Path) -> AccessSettings:
+    """Of a job whose key is ``job-1``."""
+    secrets = folder / "secrets.toml"
+    secrets.write_text(f'job-1 = "{"j" * 40}"\n', encoding="utf-8")
+    secrets.chmod(0o600)
+    return AccessSettings(secrets=str(secrets), key="job-1")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ in base64. Content of more than :data:`MOST_PLAIN_BYTES` is hashed, and the hash
 so what is large can be judged before its content is read, and when it is.
 
 A half message's offset is not known when it is signed; its topic, its partition and the time are. Kafka's time of the
-record must be within :data:`WINDOW_MS` of it.
+record must be within :data:`WINDOW_MS` of it; of what the job, check services and operators sign, within a day.
 """
 
 import hashlib

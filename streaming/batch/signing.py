@@ -7,7 +7,10 @@ from streaming.batch.record import Record
 
 
 class Signing(NamedTuple):
-    """The key, and the time that signatures bear: one for all tries of a task, so that records stay what they are."""
+    """The key, and the time that signatures bear: one for all tries of a task, so that records stay what they are.
+
+    It is Kafka's as the driver knows it: the clock of a task's machine may be off by more than the window.
+    """
 
     key: SigningKey
     now_ms: int

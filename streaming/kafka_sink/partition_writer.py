@@ -100,7 +100,7 @@ class _Task:
         )
         self._ask: Ask | None = None
         key = _own_key(settings)
-        signing = None if key is None else Signing(key, time_ns() // 1_000_000)
+        signing = None if key is None else Signing(key, batch.dated_ms or time_ns() // 1_000_000)
         self._holding = Holding(settings.topics.half, batch.time_ms, settings.redeliver_for_ms, signing)
 
     def run(self) -> PartitionReport:

@@ -50,18 +50,26 @@ class Forwarder:
     """A thread that reads ``cb.later`` as the group ``<prefix>later``, until it is stopped.
 
     Kafka may go away and come back, and end a transaction that this machine has slept through. Another one on the same
-    topics, of a job that has taken over, ends this one: ``refuse_another`` raises TakenOverError then.
+    topics, of a job that has taken over, ends this one: ``refuse_another`` raises TakenOverError then. What is signed
+    bears ``kafka_clock_ms``.
 
     After a transaction that failed nothing that was read is written again: meanwhile another job may have moved it. All
     begins anew with the question whether there is one, with clients that fence it, and with the offsets that are stored
     then. What is kept is only how many to try, and which topics have refused a record.
     """
 
-    def __init__(self, settings: SinkSettings, memory: Memory, refuse_another: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: SinkSettings,
+        memory: Memory,
+        refuse_another: Callable[[], None],
+        kafka_clock_ms: Callable[[], int],
+    ) -> None:
         self._settings = settings
         self._memory = memory
         self._key = own_key(settings.access)
         self._refuse_another = refuse_another
+        self._kafka_clock_ms = kafka_clock_ms
         self._stopping = threading.Event()
         self._failure: CheckbackError | None = None
         self._outage = Outage(f"moving {settings.topics.later}", lambda: time_ns() // 1_000_000)
@@ -187,7 +195,7 @@ class Forwarder:
         if headers and not wrong and not refused:
             place = record.partition % clients.half_partitions
             moved = Record(topics.half, place, record.key, record.value, headers)
-            return moved if self._key is None else Signing(self._key, time_ns() // 1_000_000).signed(moved)
+            return moved if self._key is None else Signing(self._key, self._kafka_clock_ms()).signed(moved)
         why = "; ".join([*filter(None, [wrong]), *refused.values()])
         lies = f"{topics.later}:{record.partition}:{record.offset}"
         self._not_again.append(f"The record at {lies} cannot be tried again later: {why}")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from access.policy import AccessPolicy, policy_of
-from access.signers import Writer, signs
+from access.signers import SERVICES_WINDOW_MS, Writer, signs
 from access.verifying import CHANGED, WITHOUT_HASH, SignedRecord, Verifier
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import (
@@ -18,6 +18,7 @@ from checkback.wire.signed_records import (
     spelled,
     spelled_content,
 )
+from conf import Settings
 
 POLICY = """
 [accounts.shop]
@@ -41,6 +42,7 @@ roles = ["job", "checks"]
 KEYS = {name: SigningKey(name, f"{name:x<40}") for name in ("shop-1", "shop-2", "both-1", "ops-1", "job-1")}
 PLACE = place_of("cb.half", 0)
 NOW_MS = 1_764_000_000_000
+CLOCK_TOLERANCE_MS = Settings().job.clock_tolerance
 
 
 @pytest.mark.parametrize(
@@ -142,6 +144,19 @@ def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, value: bytes =
             "signed 300 s before Kafka had it, more",
         ),
         ("shop-1", Writer.PRODUCER, {"time_ms": NOW_MS - WINDOW_MS - 1}, "signed 300 s after Kafka had it"),
+        # the job moves what consumers send back by Kafka's clock, and within seconds
+        ("job-1", Writer.PRODUCER, {"time_ms": NOW_MS + WINDOW_MS + 1}, "signed 300 s before Kafka had it"),
+        *(
+            (key, writer, {"time_ms": NOW_MS + off_ms}, reason)
+            for key, writer in (("job-1", Writer.JOB), ("job-1", Writer.CHECK), ("ops-1", Writer.OPERATOR))
+            for off_ms, reason in (
+                (-CLOCK_TOLERANCE_MS, ""),
+                (CLOCK_TOLERANCE_MS, ""),
+                (SERVICES_WINDOW_MS, ""),
+                (SERVICES_WINDOW_MS + 1, "signed 86400 s before Kafka had it, more than 86400 s"),
+                (-SERVICES_WINDOW_MS - 1, "signed 86400 s after Kafka had it, more than 86400 s"),
+            )
+        ),
     ],
 )
 def test_what_is_said(signed_by: str | None, writer: Writer, changed: dict[str, Any], reason: str) -> None:

@@ -3,6 +3,8 @@
 import json
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import orjson
@@ -13,13 +15,15 @@ from kafka.admin import ConfigResource, NewPartitions
 from checkback.exceptions import ProtocolError
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.message_json import pack, to_base64
-from checkback.wire.protocol import HalfPosition, HeldNote, Message
+from checkback.wire.protocol import SIGNATURE, HalfPosition, HeldNote, Message
+from checkback.wire.signed_records import WINDOW_MS, WrittenSignature
+from conf import Settings
 from state import BUNDLE, OutcomeKind
 from streaming.batch.batch import Batch, HeldChanges, HeldUntil, PartitionReport, held_changes
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
 from streaming.kafka_sink.partition_writer import write_partition
-from tests.place import Place
+from tests.place import Place, signing_access
 from tests.streaming.outcomes import outcome, rows
 
 NOW_MS = 1_000_000
@@ -99,6 +103,21 @@ def test_a_held_message_is_a_half_message_that_carries_its_own_decision(sink: Si
         ("cb-reason", f"committed, but not deliverable to {late} partition 2: there is no such topic".encode()),
         *[("b", b"\x00\xff"), ("a", b""), ("n", None)],
     ]
+
+
+@pytest.mark.parametrize("off_ms", [-Settings().job.clock_tolerance, Settings().job.clock_tolerance])
+def test_a_held_message_is_signed_by_kafkas_clock(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off_ms: int
+) -> None:
+    monkeypatch.setattr("streaming.kafka_sink.partition_writer.time_ns", lambda: time_ns() + off_ms * 1_000_000)
+    settings = SinkSettings(place.bootstrap_servers, place.topics, 60_000, access=signing_access(tmp_path))
+    dated_ms = time_ns() // 1_000_000
+    batch = Batch(uuid.uuid4().hex, 0, "hash", every_partition_writes=False, time_ms=NOW_MS, dated_ms=dated_ms)
+    write_partition(settings, batch, 0, rows(outcome(f"{place.topics.prefix}late")))
+    (record,) = place.read(place.topics.half)
+    signature = WrittenSignature.parse(dict(record.headers)[SIGNATURE])
+    assert signature is not None
+    assert abs(record.timestamp - signature.time_ms) < WINDOW_MS
 
 
 def test_it_is_tried_again_with_growing_pauses_and_delivered_once_its_topic_is_there(sink: Sink) -> None:

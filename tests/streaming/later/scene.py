@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -44,6 +45,11 @@ def no_other() -> None:
     """Nobody has taken the topics over."""
 
 
+def now_ms() -> int:
+    """Kafka's clock is this machine's."""
+    return time_ns() // 1_000_000
+
+
 def settings(place: Place) -> SinkSettings:
     return SinkSettings(place.bootstrap_servers, place.topics, 60_000)
 
@@ -51,7 +57,7 @@ def settings(place: Place) -> SinkSettings:
 def forwarder_of(
     place: Place, memory: Remembering | None = None, refuse_another: Callable[[], None] = no_other
 ) -> Forwarder:
-    return Forwarder(settings(place), memory or Remembering(), refuse_another)
+    return Forwarder(settings(place), memory or Remembering(), refuse_another, now_ms)
 
 
 @contextmanager
