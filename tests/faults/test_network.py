@@ -13,7 +13,7 @@ from torture.network.proxy import Api, Deed
 from torture.network.run import DECK, DISTURBANCES, NetworkReport, schedule, torture_network
 from torture.oracle import Body
 
-OF_TRANSACTIONS = {api for api in Api if api not in {Api.METADATA, Api.FIND_COORDINATOR}}
+OF_TRANSACTIONS = {api for api in Api if api not in {Api.METADATA, Api.OFFSET_COMMIT, Api.FIND_COORDINATOR}}
 
 
 def test_a_deck_has_each_request_of_a_transaction_arrive_late() -> None:
