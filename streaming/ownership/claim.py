@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
+from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, error_code
 from checkback.kafka.librdkafka.group_offsets import committed, committed_by
 from checkback.kafka.librdkafka.library import (
     AdminClient,
@@ -167,11 +167,17 @@ class Claim:
             raise KafkaException(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS, str(error))) from None
         judge()
         metadata = json.dumps(asdict(owner), separators=(",", ":"))
-        kafka.begin()
-        for consumer in self._consumers.values():
-            offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
-            kafka.add_offsets(offsets, consumer.consumer_group_metadata(), _STORE_SECONDS)
-        kafka.commit(_STORE_SECONDS)
+        try:
+            kafka.begin()
+            for consumer in self._consumers.values():
+                offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
+                kafka.add_offsets(offsets, consumer.consumer_group_metadata(), _STORE_SECONDS)
+            kafka.commit(_STORE_SECONDS)
+        except KafkaException as error:
+            if error_code(error) not in FENCED:
+                raise
+            # Another one takes the topics, or renews its claim, at this moment: ``judge`` finds out next time which.
+            raise KafkaException(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS, str(error))) from None
 
     def _open(self, group: str) -> None:
         # a transaction that a killed run has left open must not block the next run

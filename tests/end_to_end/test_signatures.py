@@ -136,7 +136,8 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
             "checks": 1,
             "it is signed with key shop-1; what an operator decides of group shop needs a key of an account with the "
             "role operator": 1,
-            "it is signed with key shop-2; what a producer writes of group shop needs a key of its account": 1,
+            "it is signed with key shop-2; what a producer writes of group shop needs a key of its account, or of an "
+            "account with the role job": 1,
             CHANGED: 1,
         }
         assert undecided.transaction_id not in asked
