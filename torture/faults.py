@@ -31,7 +31,7 @@ from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 _SUSPENDED_SECONDS = 20.0
-_SECONDS_BETWEEN_RUNS = 420
+_BACK_BETWEEN_RUNS_SECONDS = 420
 
 
 def inject(system: System, this: Round) -> float:
@@ -167,7 +167,7 @@ def _tear(checkpoint: Path, chance: random.Random) -> tuple[Path, bytes]:
 
 def _step_clock_back(system: System, _this: Round) -> float:
     """Less than the clock tolerance, while the job runs and between two runs, and right again: the job continues."""
-    for seconds, between_runs in ((-30, False), (-_SECONDS_BETWEEN_RUNS, True), (0, True)):
+    for seconds, between_runs in ((-30, False), (-_BACK_BETWEEN_RUNS_SECONDS, True), (0, True)):
         if between_runs:
             system.job.kill_driver()
         system.ground.clock.set(seconds)

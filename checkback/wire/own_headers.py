@@ -12,8 +12,7 @@ def own_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, bytes]
         Without those whose value is null, which count as absent; empty if :func:`wrong_with_own` rejects the record.
     """
     own = [one for one in headers if one[0].startswith(RESERVED_PREFIX)]
-    values = dict(own)
-    return {name: value for name, value in values.items() if value is not None} if len(values) == len(own) else {}
+    return {} if wrong_with_own(own) else {name: value for name, value in own if value is not None}
 
 
 def wrong_with_own(headers: Iterable[tuple[str, bytes | None]]) -> str:

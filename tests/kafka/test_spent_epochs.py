@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -185,6 +186,17 @@ def test_a_fatal_error_is_raised_as_an_exception() -> None:
     with pytest.raises(KafkaException) as raised:
         serve(fenced, 0.0)
     assert raised.value.args[0].code() == KafkaError._FENCED
+
+
+def test_an_error_of_an_idle_producer_waits_for_its_next_transaction() -> None:
+    """The thread that only takes the log must not end with it."""
+
+    def failed(_: float) -> int:
+        raise KafkaException(KafkaError(KafkaError._FENCED))
+
+    scene = Scene()
+    scene.kafka.producer = cast("Any", SimpleNamespace(poll=failed))
+    scene.kafka.take_log()
 
 
 def test_a_transaction_that_has_not_ended_spends_the_epoch() -> None:

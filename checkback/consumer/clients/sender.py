@@ -64,8 +64,8 @@ class Sender:
         return self._kafka.spent
 
     def take_log(self) -> None:
-        """Take what librdkafka has logged, at least once a second. It logs 500 lines a second if brokers are away."""
-        self._kafka.poll(0)
+        """See ``Transactional.take_log``."""
+        self._kafka.take_log()
 
     def send(
         self,

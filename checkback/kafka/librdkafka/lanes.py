@@ -163,8 +163,8 @@ class Lane:
             raise no_kafka(self._place.bootstrap_servers, error) from error
 
     def take_log(self) -> None:
-        """Take what librdkafka has logged, at least once a second. It logs 500 lines a second if brokers are away."""
-        self._kafka.poll(0)
+        """See ``Transactional.take_log``."""
+        self._kafka.take_log()
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """How many partitions each topic has; 0 where there is none, or this client may not write to it.

@@ -160,6 +160,14 @@ class Transactional:
         """Hear what became of records, waiting for the first of them for at most ``seconds``; gives their number."""
         return serve(self.producer.poll, seconds)
 
+    def take_log(self) -> None:
+        """Take what librdkafka has logged, at least once a second. It logs 500 lines a second if brokers are away.
+
+        An error of the client is raised by the next transaction.
+        """
+        with contextlib.suppress(KafkaException):
+            self.poll(0)
+
     def flush(self, seconds: float) -> int:
         """Wait until nothing is under way any more, for at most ``seconds``; gives how many still are."""
         return serve(self.producer.flush, seconds)

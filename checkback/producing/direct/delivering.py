@@ -132,14 +132,15 @@ class Delivering:
         self._deliver(taken)
         self._links.transport.hear()
         self._resend()
-        if self._lane is not None:
-            self._lane.writer.take_log()
-        if self._lane is None:
+        lane = self._lane
+        if lane is None:
             self._recover()
-        elif self._lane.writer.spent or monotonic() >= self._lane.until:
-            self._lose(self._lane, [])
-        elif monotonic() - self._lane.used > _RENEWED_SECONDS:
-            self._renew(self._lane)
+            return
+        lane.writer.take_log()
+        if lane.writer.spent or monotonic() >= lane.until:
+            self._lose(lane, [])
+        elif monotonic() - lane.used > _RENEWED_SECONDS:
+            self._renew(lane)
 
     # one group
 
