@@ -142,12 +142,23 @@ class KafkaTransaction:
         """Put the progress offsets, and what is to be renewed beside them, into the transaction, and commit."""
         if self._narrow is not None:
             self._narrow.write(self._write, self._flush)
-        self._kafka.add_offsets(done, group, _OPERATION_SECONDS)
+        self._add_offsets(done, group)
         if renewal is not None:
             offset, renewing = renewal
-            self._kafka.add_offsets([offset], renewing, _OPERATION_SECONDS)
+            self._add_offsets([offset], renewing)
         self._flush()
         self._kafka.commit(self._timeout_ms / 1000)
+
+    def _add_offsets(self, offsets: Sequence[TopicPartition], group: Any) -> None:
+        """Put offsets into the transaction; repeat it while the coordinator is away, as long as the batch may take."""
+        deadline = monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                return self._kafka.add_offsets(offsets, group, _OPERATION_SECONDS)
+            except KafkaException as error:
+                repeatable = error.args[0].retriable() and not error.args[0].txn_requires_abort()
+                if not repeatable or monotonic() >= deadline:
+                    raise
 
     def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
         """Abort; gives what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or itself.

@@ -56,7 +56,7 @@ def test_what_is_lost_is_a_time_out_that_may_pass() -> None:
     finally:
         client.answers.set()
     error = added.value.args[0]
-    assert (error.code(), error.retriable()) == (KafkaError._TIMED_OUT, True)
+    assert (error.code(), error.retriable(), error.txn_requires_abort()) == (KafkaError._TIMED_OUT, True, True)
 
 
 def test_what_kafka_says_is_raised_and_keeps_no_client() -> None:

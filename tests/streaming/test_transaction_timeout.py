@@ -19,6 +19,7 @@ from streaming.batch.failpoints import Failpoint
 from streaming.batch.record import Record
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
+from streaming.kafka_sink import transaction
 from streaming.kafka_sink.partition_writer import write_partition
 from streaming.kafka_sink.topic_limits import KnownLimits, TopicLimits
 from streaming.kafka_sink.transaction import KafkaTransaction
@@ -189,7 +190,11 @@ def test_the_default_is_within_what_brokers_allow_by_default(place: Place) -> No
     assert write(place, rows(outcome(place.real_topic)), timeout_ms=default_ms).written == 1
 
 
-def test_a_broker_that_restarts_while_a_batch_is_written_fails_nothing(place: Place, tmp_path: Path) -> None:
+def test_a_broker_that_restarts_while_a_batch_is_written_fails_nothing(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # shorter than any start of a broker, so that it is away for longer than one call waits
+    monkeypatch.setattr(transaction, "_OPERATION_SECONDS", 0.5)
     with LocalKafka(tmp_path / "data", heap_megabytes=256) as kafka:
         here = place.on(kafka.bootstrap_servers)
         here.create_topics(real_partitions=1)

@@ -66,5 +66,7 @@ def in_time(seconds: float, call: Callable[[], Any]) -> None:
     try:
         within(seconds, call)
     except TimeoutError:
-        said = f"the group's offsets were not taken within {seconds:.0f} s"
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said, retriable=True)) from None
+        reason = f"the group's offsets were not taken within {seconds:.0f} s"
+        # retriable with another client: this one may have lost the call, and its transaction can only be aborted
+        error = KafkaError(KafkaError._TIMED_OUT, reason, retriable=True, txn_requires_abort=True)
+        raise KafkaException(error) from None

@@ -14,13 +14,14 @@ from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, serve
 from checkback.kafka.librdkafka.group_offsets import in_time
 from checkback.kafka.librdkafka.making import make_client
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.reaching import RECONNECT_MS, REQUEST_MS
 from checkback.wire.limits import MOST_RECORD_BYTES
 
 _METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
 _SETTLED_SECONDS = 5.0
-_LONGER_SECONDS = 1.0
+_LONGER_SECONDS = 1.5 * REQUEST_MS / 1000
+"""librdkafka notices that its time is over only when a connection fails, or a request after REQUEST_MS."""
 
 
 class StuckError(CheckbackError):
