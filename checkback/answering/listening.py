@@ -1,6 +1,8 @@
-"""The sockets at which our own HTTP servers listen."""
+"""The sockets at which our own HTTP servers listen, and the names by which clients may reach them."""
 
 import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from checkback.answering.advertising import is_wildcard
 
@@ -24,3 +26,43 @@ def listening_socket(host: str, port: int, *, shared: bool = False) -> socket.so
         listening = socket.create_server((host, port), reuse_port=shared)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+class OwnNames:
+    """Names of this machine; ``names`` are further host names and addresses by which clients may reach a server.
+
+    A web page can let a name of its own lead to this machine's address (DNS rebinding). Without this check, the page
+    could use a visitor's browser to read what the server answers.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        ours = socket.gethostname()
+        self._names = frozenset(
+            name.strip("[]").rstrip(".").lower() for name in ("localhost", ours, ours.split(".")[0], *names)
+        )
+
+    def know(self, host: str, local: str) -> bool:
+        """Whether a ``Host`` header names this machine; ``local`` is the address that the connection came to."""
+        name = _name_of(host)
+        return name in self._names or _is_ours(name, local)
+
+
+def _name_of(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    if not colon or not (port.isdigit() or not port) or (":" in name and not name.endswith("]")):
+        name = host
+    return name.strip("[]").rstrip(".").lower()
+
+
+def _is_ours(name: str, local: str) -> bool:
+    """Whether it is a loopback address, or the one that the connection came to."""
+    try:
+        asked, came_to = _address(name), _address(local)
+    except ValueError:
+        return False
+    return asked.is_loopback or asked == came_to
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    address = ip_address(text.partition("%")[0])
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

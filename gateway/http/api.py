@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from access.credentials import Caller
+from checkback.answering.listening import OwnNames
 from checkback.exceptions import ProtocolError
 from checkback.listener import LocalTransactionState
 from checkback.version import __version__
@@ -79,6 +80,7 @@ class HttpApi:
     def __init__(self, parts: HttpParts) -> None:
         self._parts = parts
         self._repeated = Repeated()
+        self._names = OwnNames()
 
     def app(self) -> Starlette:
         """All of it."""
@@ -210,11 +212,19 @@ class HttpApi:
 
     def _caller(self, request: Request) -> Caller:
         accounts = self._parts.accounts
-        if not accounts.wanted and not _OF_BROWSERS.isdisjoint(request.headers):
+        if not accounts.wanted:
+            self._refuse_web_pages(request)
+        return accounts.of_bearer(request.headers.get("authorization", ""))
+
+    def _refuse_web_pages(self, request: Request) -> None:
+        """Without a policy any program on this machine may call, but no page in a browser on it."""
+        if not _OF_BROWSERS.isdisjoint(request.headers):
             raise GatewayError(
                 RefusalReason.RIGHTS, "A page in a browser asks, and there is no access.policy that says who may."
             )
-        return accounts.of_bearer(request.headers.get("authorization", ""))
+        hosts, (local, _) = request.headers.getlist("host"), request.scope.get("server") or ("", 0)
+        if len(hosts) != 1 or not self._names.know(hosts[0], local):  # browsers send no Origin with a rebound GET
+            raise HTTPException(421, "Without access.policy, Host has to be a name or an address of this machine.")
 
     async def _described(self, _: Request) -> Response:
         return JSONResponse(document(__version__))

@@ -4,15 +4,14 @@ gets out of it.
 
 import logging
 import math
-import socket
 import time
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from checkback.answering.listening import OwnNames
 from checkback.wire.printable import printable
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,18 +31,11 @@ _HEADERS = {
 
 
 class Guard:
-    """``names``: host names, and addresses, by which the page may be asked for, beside those of this machine.
-
-    Whoever makes a name of his own lead to this machine's address (DNS rebinding) could else have somebody's browser
-    read the page, and act on it, for him.
-    """
+    """``names``: see :class:`~checkback.answering.listening.OwnNames`."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
         self._app = app
-        ours = socket.gethostname()
-        self._names = frozenset(
-            name.strip("[]").rstrip(".").lower() for name in ("localhost", ours, ours.split(".")[0], *names)
-        )
+        self._names = OwnNames(names)
         self._log_at = -math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,10 +66,9 @@ class Guard:
         hosts = Headers(scope=scope).getlist("host")
         if len(hosts) != 1:
             return PlainTextResponse("A request needs one Host header.\n", 400)
-        name = _name_of(hosts[0])
-        if name in self._names or _is_ours(name, (scope.get("server") or ("",))[0]):
+        if self._names.know(hosts[0], (scope.get("server") or ("",))[0]):
             return None
-        said = f"The status page does not know {printable(name)!r} as a name of this machine."
+        said = f"The status page does not know {printable(hosts[0])!r} as a name of this machine."
         return PlainTextResponse(f"{said} If it is one, add it to http.names, and start the job again.\n", 421)
 
     def _log(self, path: str, error: Exception) -> None:
@@ -86,24 +77,3 @@ class Guard:
             self._log_at = now
             said = "The page %s could not be made; said at most once a minute."
             _LOGGER.error(said, printable(path), exc_info=error)
-
-
-def _name_of(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    if not colon or not (port.isdigit() or not port) or (":" in name and not name.endswith("]")):
-        name = host
-    return name.strip("[]").rstrip(".").lower()
-
-
-def _is_ours(name: str, local: str) -> bool:
-    """Whether it is a loopback address, or the one that the connection came to."""
-    try:
-        asked, came_to = _address(name), _address(local)
-    except ValueError:
-        return False
-    return asked.is_loopback or asked == came_to
-
-
-def _address(text: str) -> IPv4Address | IPv6Address:
-    address = ip_address(text.partition("%")[0])
-    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

@@ -101,7 +101,7 @@ class Served:
         )
         self.app = HttpApi(parts).app()
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://gateway"
+            transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://127.0.0.1:8082"
         )
 
     def ticket(self, check: CheckRequest) -> str:

@@ -264,7 +264,7 @@ def test_a_client_that_went_is_not_asked() -> None:
             "method": "GET",
             "path": f"{GROUP}/checks",
             "query_string": b"wait=60",
-            "headers": [],
+            "headers": [(b"host", b"localhost")],
         }
 
         async def receive() -> Any:

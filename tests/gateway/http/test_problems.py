@@ -199,6 +199,24 @@ def test_a_group_within_another_ones_name_has_endpoints_of_its_own(tmp_path: Pat
     assert "group other/endpoints/a" in problem(answer, 403, "rights")
 
 
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8082", "192.0.2.7", ""])
+def test_without_a_policy_a_rebound_name_gets_no_answer(host: str) -> None:
+    """A browser sends no Origin with a GET to what it takes for the page's own server."""
+
+    async def act(served: Served) -> httpx.Response:
+        return await served.client.get(f"{GROUP}/checks?wait=0", headers={"host": host})
+
+    assert "Host" in problem(on_loop(act), 421, "misdirected-request")
+
+
+def test_with_a_policy_any_name_will_do(tmp_path: Path) -> None:
+    async def act(served: Served) -> httpx.Response:
+        headers = {"host": "gateway.shop.internal", "authorization": f"Bearer {TOKEN}"}
+        return await served.client.get(f"{GROUP}/checks?wait=0", headers=headers)
+
+    assert on_loop(act, access_in(tmp_path)).status_code == 200
+
+
 @pytest.mark.parametrize("headers", [{"origin": "https://elsewhere"}, {"sec-fetch-site": "same-origin"}])
 @pytest.mark.parametrize(("method", "path", "body"), ALL)
 def test_a_page_in_a_browser_is_nobody(method: str, path: str, body: Any, headers: dict[str, str]) -> None:
