@@ -64,6 +64,7 @@ class HttpServer:
             access_log=False,
             log_level="warning",
             server_header=False,
+            proxy_headers=False,
             ws="none",
             ssl_certfile=certificate,
             ssl_keyfile=key,

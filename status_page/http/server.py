@@ -117,6 +117,7 @@ class StatusServer:
             log_level="critical",
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # any client on this machine could state another address than its own
             backlog=_BACKLOG,
             limit_concurrency=_AT_ONCE,
             timeout_graceful_shutdown=_STOP_SECONDS,

@@ -115,8 +115,13 @@ def same(shown: str, known: str) -> bool:
 
 
 def _neighbourhood(address: str) -> str:
+    """An IPv4 address, a /64 of IPv6, or this machine, whose programs can use any of its loopback addresses."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(int(found) >> 64) if isinstance(found, IPv6Address) and not found.ipv4_mapped else str(found)
+    if isinstance(found, IPv6Address) and found.ipv4_mapped:
+        found = found.ipv4_mapped
+    if found.is_loopback:
+        return "loopback"
+    return str(int(found) >> 64) if isinstance(found, IPv6Address) else str(found)

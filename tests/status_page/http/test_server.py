@@ -177,6 +177,21 @@ def test_the_whole_page_is_served(server: StatusServer) -> None:
     wait_until(lambda: not [one for one in threading.enumerate() if one.name == "status-page-http"])
 
 
+def test_a_forwarded_address_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guesses from one address would count as those of many, or lock another address out."""
+
+    async def address(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(scope["client"][0])(scope, receive, send)
+
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    server = StatusServer(HttpSettings(port=free_port()), address)
+    server.start()
+    try:
+        assert httpx.get(server.url, headers={"x-forwarded-for": "192.0.2.1"}).text == "127.0.0.1"
+    finally:
+        server.stop()
+
+
 def test_silent_connections_are_bounded_and_keep_nobody_out(server: StatusServer) -> None:
     server.start()
     before = _files()

@@ -57,6 +57,13 @@ def test_after_five_wrong_tokens_an_address_waits_and_then_longer(signing_in: Si
     assert signing_in.admit(TOKEN, "192.0.2.1").admitted
 
 
+def test_all_addresses_of_this_machine_wait_together(signing_in: SigningIn) -> None:
+    """A local program may connect from any of 127.0.0.0/8."""
+    for address in ("127.0.0.1", "127.0.0.2", "127.8.8.8", "::1", "::ffff:127.0.0.9"):
+        wrong(signing_in, 1, address)
+    assert signing_in.admit(TOKEN, "127.0.0.77").wait_seconds == 1
+
+
 def test_whoever_guesses_for_days_still_waits(signing_in: SigningIn, clock: Clock) -> None:
     for _ in range(1_100):
         wrong(signing_in, 1)
