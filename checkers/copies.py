@@ -5,14 +5,14 @@ within the signature's window: see ``docs/decisions/0031-signed-records.md``. No
 place; but whoever is asked about it knows its transaction, and says *commit*. What tells it from the original is that
 an earlier half message has the very same signature: what an application sends again was signed at another time.
 
-Reading may take seconds, so groups take turns, each with stretches of its own: one whose checks lie far apart makes no
-other wait for more than a turn.
+Reading may take seconds. A group keeps its turn until its first half message is judged, and what it reads serves all
+groups: the other half messages that can be judged by it are judged at once.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
@@ -36,7 +36,6 @@ _TURNS = 15
 _TURN_LIMIT_SECONDS = 60.0
 """kafka-python waits for half a minute for a broker that is frozen."""
 _PAUSE_SECONDS = 0.5
-_MOST_STRETCHES = 8
 COPY = "it is a copy: an earlier half message has its signature"
 NOT_KNOWN = "whether it is a copy of another half message could not be found out"
 
@@ -79,8 +78,8 @@ class Copies:
         self._then = then
         self._found, self._failed = found, failed
         self._thread = ReadingThread("checks-copies", connect)
-        self._stretches: OrderedDict[tuple[str, int], SignatureIndex] = OrderedDict()
-        """By group and partition, the one that was used last at the end. The thread's."""
+        self._index = SignatureIndex()
+        """The thread's."""
         self._topic_id: object = None
         self._waiting: OrderedDict[str, _GroupLooks] = OrderedDict()
         """By group, the one whose turn is next first."""
@@ -105,37 +104,43 @@ class Copies:
 
     async def _work(self) -> None:
         while self._waiting:
-            group, waiting = next(iter(self._waiting.items()))
-            self._waiting.move_to_end(group)
-            waiting.looks.sort(key=lambda look: look.half)  # neighbours lie in one stretch
+            group, first = next(iter(self._waiting.items()))
+            for waiting in self._waiting.values():
+                waiting.looks.sort(key=lambda look: look.half)  # neighbors are read together
             try:
-                answers = await self._turn(group, [look.half for look in waiting.looks])
+                answers = await self._turn(
+                    {name: [look.half for look in of.looks] for name, of in self._waiting.items()}
+                )
             except AuthorizationError as error:
                 self._failed(error)
                 return
-            waiting.turns_in_vain = 0 if answers else waiting.turns_in_vain + 1
-            if not answers and waiting.turns_in_vain < _TURNS:
-                await asyncio.sleep(_PAUSE_SECONDS if len(self._waiting) == 1 else 0)
-                continue
-            known: list[bool | None] = [*answers] if answers else [None]
-            for look, copy in zip(waiting.looks, known, strict=False):
-                self._judge(look, copy)
-            waiting.turns_in_vain = 0
-            del waiting.looks[: len(known)]
-            if not waiting.looks:
-                del self._waiting[group]
+            if answers is None:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            known: dict[str, Sequence[bool | None]] = {**(answers or {})}
+            first.turns_in_vain = 0 if group in known else first.turns_in_vain + 1
+            if first.turns_in_vain == _TURNS:
+                first.turns_in_vain, known[group] = 0, [None]
+            if answers is None or group in known:
+                self._waiting.move_to_end(group)
+            for name, copies in known.items():
+                looks = self._waiting[name].looks
+                for look, copy in zip(looks, copies, strict=False):
+                    self._judge(look, copy)
+                del looks[: len(copies)]
+                if not looks:
+                    del self._waiting[name]
 
-    async def _turn(self, group: str, halves: Sequence[HalfPosition]) -> list[bool]:
-        """Answers for the first of these, as many as there was time for."""
+    async def _turn(self, halves: Mapping[str, Sequence[HalfPosition]]) -> dict[str, list[bool]] | None:
+        """Answers for the first half messages of groups, as many as there was time for; None: none could be read."""
         try:
             async with asyncio.timeout(_TURN_LIMIT_SECONDS):
-                return await self._thread.run(partial(self._look, group, halves))
+                return await self._thread.run(partial(self._look, halves))
         except AuthorizationError:
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, nothing is committed)
-            level = logging.DEBUG if passes(error) else logging.WARNING
+            level, group = logging.DEBUG if passes(error) else logging.WARNING, next(iter(halves))
             _LOGGER.log(level, "Whether half messages of group %s are copies is not known yet: %r", group, error)
-            return []
+            return None
 
     def _judge(self, look: _Look, copy: bool | None) -> None:  # noqa: FBT001  (an answer)
         verdict = look.verdict
@@ -149,34 +154,26 @@ class Copies:
             verdict = verdict._replace(action=Action.ROLLBACK, remark=COPY)  # what its lane knows holds for it, too
         self._then(look.request, verdict, look.then)
 
-    def _look(self, group: str, halves: Sequence[HalfPosition], consumer: Any) -> list[bool]:
+    def _look(self, halves: Mapping[str, Sequence[HalfPosition]], consumer: Any) -> dict[str, list[bool]]:
+        """Read for the first group; when time is over, the others are judged by what is known."""
+        if (known := topic_id(consumer, self._half_topic)) != self._topic_id:  # the topic was made again
+            self._topic_id, self._index = known, SignatureIndex()
+        readers: dict[int, PartitionReader] = {}
         until = monotonic() + _TURN_SECONDS
-        answers: list[bool] = []
-        for half in halves:
-            index = self._stretch(group, half.partition, consumer)
+        answers: dict[str, list[bool]] = {}
+        for group, wanted in halves.items():
             try:
-                found = index.is_copy(half.offset, until)
+                for half in wanted:
+                    place = TopicPartition(self._half_topic, half.partition)
+                    reader = readers.setdefault(half.partition, PartitionReader(consumer, place))
+                    copy = self._index.is_copy(reader, half, until)
+                    if copy is None:
+                        break
+                    answers.setdefault(group, []).append(copy)
+                    if monotonic() >= until + _TURN_SECONDS:
+                        return answers
             except Exception:
-                if not answers:
+                if not answers and group == next(iter(halves)):
                     raise
                 break
-            if found is None:
-                break
-            answers.append(found)
-            if monotonic() >= until:
-                break
         return answers
-
-    def _stretch(self, group: str, partition: int, consumer: Any) -> SignatureIndex:
-        known = topic_id(consumer, self._half_topic)
-        if known != self._topic_id:  # the topic was made again
-            self._stretches.clear()
-            self._topic_id = known
-        name = group, partition
-        if name not in self._stretches:
-            reader = PartitionReader(consumer, TopicPartition(self._half_topic, partition))
-            self._stretches[name] = SignatureIndex(reader)
-            if len(self._stretches) > _MOST_STRETCHES:
-                self._stretches.popitem(last=False)
-        self._stretches.move_to_end(name)
-        return self._stretches[name]

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkback.wire.protocol import SIGNATURE
+from checkback.wire.protocol import SIGNATURE, HalfPosition
 from checkback.wire.signed_records import WINDOW_MS
 from checkers.signature_index import SignatureIndex
 
@@ -58,12 +58,20 @@ def record(offset: int, code: int | None, signed_ms: int, kafka_ms: int | None =
     return SimpleNamespace(offset=offset, timestamp=signed_ms if kafka_ms is None else kafka_ms, headers=headers)
 
 
-def asked(index: SignatureIndex, offset: int) -> bool | None:
-    return index.is_copy(offset, monotonic() + 60)
+class Searched(NamedTuple):
+    """An index, and what it reads."""
+
+    signatures: SignatureIndex
+    reader: FakeReader
 
 
-def index_of(reader: FakeReader, most: int = 100) -> SignatureIndex:
-    return SignatureIndex(reader, most)  # type: ignore[arg-type]  # it stands for one
+def asked(searched: Searched, offset: int) -> bool | None:
+    reader: Any = searched.reader
+    return searched.signatures.is_copy(reader, HalfPosition(0, offset), monotonic() + 60)
+
+
+def index_of(reader: FakeReader, most: int = 100) -> Searched:
+    return Searched(SignatureIndex(most), reader)
 
 
 RECORDS = st.lists(

@@ -104,8 +104,8 @@ def test_a_copy_is_found_among_all_that_lies_between(place: Place, settings: Set
     others = [half(place.topics, f"other-{number}") for number in range(3_000)]
     places = write(place, *others[:1_500], one, *others[1_500:], one, others[0])
     with closing(connect_reader(settings)) as consumer:
-        index = SignatureIndex(PartitionReader(consumer, TopicPartition(place.topics.half, 1)))
-        found = {at for at in places[::10] + places[-2:] if index.is_copy(at.offset, monotonic() + 60)}
+        index, reader = SignatureIndex(), PartitionReader(consumer, TopicPartition(place.topics.half, 1))
+        found = {at for at in places[::10] + places[-2:] if index.is_copy(reader, at, monotonic() + 60)}
     assert found == set(places[-2:])
 
 
