@@ -12,7 +12,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from checkback.kafka.kafka_python.errors import passes
-from checkback.kafka.kafka_python.library import CommitFailedError, OffsetAndMetadata, TopicPartition
+from checkback.kafka.kafka_python.library import (
+    CommitFailedError,
+    OffsetAndMetadata,
+    RebalanceInProgressError,
+    TopicPartition,
+)
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
 from checkers.behind import Reading, Route
@@ -112,8 +117,7 @@ class Intake:
         would read on in them, and ask what others have asked, until it hears of that with a heartbeat.
         """
         now = time.monotonic()
-        if now - self._last_commit >= _PAUSED_SECONDS:
-            self.commit()
+        if now - self._last_commit >= _PAUSED_SECONDS and self.commit():
             self._last_commit = now
         if now >= self._next_hearing:
             self._next_hearing = now + _HEAR_SECONDS
@@ -126,8 +130,11 @@ class Intake:
             self._last_commit = now
             self.commit()
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         """Commit what is answered; what is still on its way to Kafka waits for the next time.
+
+        Returns:
+            ``False``: the group shares out its partitions. Only polls end that, so a caller must not wait for it.
 
         Raises:
             KafkaError: Kafka did not take it. Nothing is lost: the next one commits at least as much.
@@ -140,15 +147,18 @@ class Intake:
             offsets[place] = OffsetAndMetadata(offset, note, -1)
             reading.stored = min(reading.stored, offset)  # Kafka may have it, whatever it answers
         if not offsets:
-            return
+            return True
         try:
             self._checks.commit(offsets, timeout_ms=_COMMIT_WAIT_MS)
         except CommitFailedError:  # the partitions went to another service meanwhile, which asks again
             self._readings.clear()
+        except RebalanceInProgressError:
+            return False
         else:
             for place, stored in offsets.items():
                 self._readings[place].stored = stored.offset
             self._outage.answered()
+        return True
 
     def _advance(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
+from kafka.errors import RebalanceInProgressError
 
 from checkback.kafka.transport import Heard, OutgoingRecord
 from tests.needs_no_repair import NeedsNoRepair
@@ -32,6 +33,8 @@ class FakeConsumer(NeedsNoRepair):
         self.commits: list[Any] = []
         """What was committed, offset and note; the first may be a test's."""
         self.polls = 0
+        self.joins_until = 0
+        """Before so many polls, it joins its group: commits fail."""
         self.given = 0
         """Records, those given again counted again."""
         self.closed = False
@@ -72,6 +75,8 @@ class FakeConsumer(NeedsNoRepair):
     def commit(self, offsets: Any, timeout_ms: int | None = None) -> None:
         assert timeout_ms is not None, "a commit waits for half a minute, and the service cannot be stopped"
         self._fail()
+        if self.polls < self.joins_until:
+            raise RebalanceInProgressError
         self.commits.append(offsets[self.place])
 
     def committed_offsets(self) -> list[int]:

@@ -191,6 +191,18 @@ def test_after_a_pause_nothing_is_asked_of_partitions_that_others_have_by_now(
     assert scene.asked == ["a", "d"]
 
 
+def test_a_rebalance_may_last_longer_than_a_pause(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that joins its group fails each commit, and only polls let it finish the join."""
+    scene.put("a")
+    scene.take_in()
+    monkeypatch.setattr("checkers.intake._PAUSED_SECONDS", 0.0)
+    scene.put("b")
+    scene.checks.joins_until = scene.checks.polls + 10
+    stop = scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [2])
+    assert scene.asked == ["a", "b"]
+    assert stop.pauses == [], "it took the rebalance for an outage, and would poll less and less often"
+
+
 def test_a_check_under_way_is_not_asked_again_when_partitions_are_shared_out(scene: Scene) -> None:
     scene.slow = True
     scene.put("a", "b")

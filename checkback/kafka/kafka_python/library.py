@@ -28,6 +28,7 @@ from kafka.errors import (
     KafkaError,
     NoError,
     OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
     SaslAuthenticationFailedError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,

@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from checkback import CheckEndpoint
 from checkback.wire.protocol import Action, Source, op_headers
+from checkers import groups
 from tests.checkers.service.scene import (
     ROLLBACK,
     Answerer,
@@ -172,18 +173,22 @@ def test_more_checks_than_may_wait_wait_in_kafka(place: Place, silent: socket.so
     assert sorted(listener.ids()) == [f"tx-{number}" for number in range(5)]
 
 
-def test_a_group_that_is_away_is_asked_once_about_each_when_it_is_back(place: Place) -> None:
+def test_a_group_that_is_away_is_asked_once_about_each_when_it_is_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also by another service than the one that found it away; those of others in between are not asked again."""
+    monkeypatch.setattr(groups, "_MISSED_MS", 3_600_000)  # a busy machine reads for longer than 30 s
     orders, invoices = Answerer(), Answerer()
     mixed = [request(f"tx-{number}", "orders" if number % 4 else "invoices") for number in range(400)]
+    settings = place.settings(checks={"ask_timeout": "10min"})  # a busy machine, not an unknown outcome
     with CheckEndpoint(place.bootstrap_servers, "invoices", invoices, topics=place.topics):
-        with running(place.settings()):
+        with running(settings):
             put(place, *mixed)
             wait_until(lambda: len(answers(place)) == 200, "an answer to 100 of each group")
             wait_until(lambda: committed(place) == 400, "all to be read")
         assert [*actions(place).values()].count("unreachable") == 100
         orders_endpoint = CheckEndpoint(place.bootstrap_servers, "orders", orders, topics=place.topics)
-        with running(place.settings()), orders_endpoint:
+        with running(settings), orders_endpoint:
             decided = Counter(unreachable=0, commit=400)
             wait_until(lambda: Counter(actions(place).values()) == decided, "all answers")
     assert len(orders.ids()) == len(set(orders.ids())) == 300, "also those that were answered unreachable"
