@@ -26,9 +26,9 @@ def is_refusal(error: Exception) -> bool:
 def refused(error: KafkaError) -> NotAllowedError | None:
     """The error that names the right; None where Kafka has refused nothing, or says no name."""
     of_kind = next((right for kind, right in _RIGHTS.items() if isinstance(error, kind)), None)
-    said = error.args[0] if error.args else ()
+    if of_kind is None or not error.args:  # other errors have anything as their argument
+        return None
+    said = error.args[0]
     # kafka-python does not say it bare where it looks for the group's coordinator
     names = [said.rpartition("GROUP/")[2].removesuffix(": ")] if isinstance(said, str) else sorted(map(str, said))
-    if of_kind is None or not names:
-        return None
-    return not_allowed("this client", error, [of_kind(name) for name in names])
+    return not_allowed("this client", error, [of_kind(name) for name in names]) if names else None
