@@ -35,7 +35,7 @@ from state.rows import (
 )
 from state.segment import ANYWHERE, Arrivals, Evaluation, Reach, Segment, evaluate
 from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Effect, Event, State
-from state.usage import Usage, Usages, summed, usage_of
+from state.usage import Usage, Usages, counted_for, summed, usage_of
 
 __all__ = [
     "ANYWHERE",
@@ -86,6 +86,7 @@ __all__ = [
     "Usages",
     "add_open",
     "answer_told",
+    "counted_for",
     "counts_of",
     "evaluate",
     "lane_checked",

@@ -89,6 +89,8 @@ class Policy:
     """Timers may fire late by so much, so that those of a segment fire together."""
     segment_size: int = 4_096
     """Offsets of the half topic in a segment; fixed for the life of a checkpoint."""
+    retry_prefix: str = ""
+    """Of the topics of retries: see :func:`state.usage.usage_of`."""
 
     def check_max_of(self, own: Column) -> Column:
         """int[n]: the check max that holds for messages with these of their own, -1 for none."""

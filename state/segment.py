@@ -69,9 +69,9 @@ class Segment:
             touched_ms=0,
         )
 
-    def usage(self) -> Usages:
-        """What each producer group has under way in the segment."""
-        return usage_of(self.messages, self.ledger[self.messages["offset"] - self.first_offset])
+    def usage(self, retry_prefix: str) -> Usages:
+        """What each producer group has under way in the segment; see :func:`state.usage.usage_of`."""
+        return usage_of(self.messages, self.ledger[self.messages["offset"] - self.first_offset], retry_prefix)
 
     def open_by_topic(self) -> OpenByTopic:
         """The undecided transactions of each group and real topic, and the oldest one's age."""
@@ -168,7 +168,7 @@ def evaluate(
     ``segment`` is consumed: use the one returned.
     """
     made = outcomes.Collector(tables=policy.tables)
-    before, open_before = segment.usage(), segment.open_by_topic()
+    before, open_before = segment.usage(policy.retry_prefix), segment.open_by_topic()
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
     allowance = allowance or Allowance()
@@ -182,7 +182,7 @@ def evaluate(
     set_aside(segment.messages, np.isin(segment.messages["offset"], arrivals.halves["offset"]))
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
-    made.usage(changes(before, segment.usage()))
+    made.usage(changes(before, segment.usage(policy.retry_prefix)))
     made.still_open(segment.first_offset, open_before, segment.open_by_topic())
     if segment.forgettable(now_ms, policy) or (reach != ANYWHERE and segment.unknown):
         return Evaluation(None, made.rows(), None)

@@ -4,6 +4,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state.content import content_bytes
 from state.rows import Column, Rows
@@ -32,18 +33,40 @@ class Usage(NamedTuple):
 
 
 Usages = dict[str, Usage]
-"""By producer group."""
+"""By producer group; what a consumer group has to get again, by the topic of its retries."""
 
 _NONE = Usage()
 
 
-def usage_of(messages: Rows, states: StateCodes) -> Usages:
-    """What the messages kept in a segment come to; ``states[i]`` is that of message i."""
+def counted_for(groups: Column, topics: Column, retry_prefix: str) -> Column:
+    """object[n]: the group that each message counts for, or its topic if that is for the retries of its own group.
+
+    Any consumer may write such a message and name any group: it must not use up what that group's producers may have.
+    """
+    if not (retry_prefix and len(groups)):
+        return groups
+    own_retries = pc.binary_join_element_wise(retry_prefix, pa.array(groups, pa.string()), "")
+    retries: Column = pc.equal(pa.array(topics, pa.string()), own_retries).to_numpy(zero_copy_only=False)
+    return np.where(retries, topics, groups)
+
+
+def usage_of(messages: Rows, states: StateCodes, retry_prefix: str = "") -> Usages:
+    """What the messages kept in a segment come to; ``states[i]`` is that of message i.
+
+    Args:
+        messages: ``MESSAGE_FIELDS``.
+        states: uint8[n].
+        retry_prefix: of the topics of retries, which count for their topic once they are decided; empty: all messages
+            count for their group.
+    """
     if not messages.count:
         return {}
-    encoded = pa.array(messages["group"], pa.string()).dictionary_encode()
-    names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     undecided = np.isin(states, UNDECIDED)
+    groups = messages["group"]
+    if retry_prefix and not undecided.all():
+        groups = np.where(undecided, groups, counted_for(groups, messages["topic"], retry_prefix))
+    encoded = pa.array(groups, pa.string()).dictionary_encode()
+    names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
     def count(chosen: Column) -> list[int]:
         found: list[int] = np.bincount(codes[chosen], minlength=len(names)).tolist()

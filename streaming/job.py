@@ -202,7 +202,7 @@ class TransactionJob:
         )
         self._sink.before_evaluation(self._before)
         step("start the query, and plan the first batch")
-        frame = outcome_frame(spark, settings, rules.policies(), self._failpoint, ends)
+        frame = outcome_frame(spark, settings, rules.policies(settings.kafka.topics.retry("")), self._failpoint, ends)
         self._query = start_query(frame, settings, self._sink)
         fairness.watch(self._query)
         self._reports = ProgressReports()

@@ -112,13 +112,13 @@ class SettingsInForce:
         """Whether any batch, past or to come, may have messages for tables."""
         return any(rules.routes.rules for rules in self._from.values())
 
-    def policies(self) -> Policies:
-        """The policies of all batches that may still be run."""
+    def policies(self, retry_prefix: str = "") -> Policies:
+        """The policies of all batches that may still be run; ``retry_prefix`` is that of the topics of retries."""
         starts = [self._next, *sorted(start for start in self._from if start > self._next)]
         given = [(start, self.of_batch(start)) for start in starts]
         return Policies(
             tuple(
-                (start, policy_of(found.transactions, tables=bool(found.routes.tables())))
+                (start, policy_of(found.transactions, tables=bool(found.routes.tables()), retry_prefix=retry_prefix))
                 for start, found in given
                 if found.transactions
             )

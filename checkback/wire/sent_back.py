@@ -8,6 +8,7 @@ from checkback.wire.protocol import (
     CUT,
     DELIVER_AT,
     GROUP,
+    HELD,
     MAX_MS_DIGITS,
     MESSAGES,
     RESERVED_PREFIX,
@@ -65,8 +66,9 @@ def why_not_a_retry(headers: Headers, topics: Topics) -> str:
     if repeated := wrong_with_own(headers):
         return f"a record of {topics.later} follows the protocol: {repeated}"
     ours = own_headers(headers)
-    if MESSAGES in ours:
-        return f"a record of {topics.later} has one message, and no {MESSAGES}"
+    for name in (MESSAGES, HELD):  # no limit holds for what the job itself has held
+        if name in ours:
+            return f"a record of {topics.later} has one message, and no {name}"
     group = ours.get(GROUP, b"").decode(errors="replace")
     if not group or ours.get(TOPIC) != topics.retry(group).encode():
         return (

@@ -1,7 +1,7 @@
 """Whom a batch takes no half messages of: fixed with the batch, and told to its tasks."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pyspark import SparkContext
@@ -10,6 +10,8 @@ from streaming.batch.batch_word import BatchWord
 from streaming.batch.kept_by_batch import KeptForm
 from streaming.batch.numbered_files import NumberedFiles
 
+RETRIES = " (retries)"
+"""Follows an account's name: what consumers of its groups are to get again, which has the account's limits apart."""
 BARRED_WORD = BatchWord("checkback.barred")
 """As a file has it."""
 
@@ -27,6 +29,13 @@ class Barred(NamedTuple):
 
 
 NOBODY = Barred()
+
+
+def accounts_of(of_group: Callable[[str], Iterable[str]], counted_for: str, retry_prefix: str) -> tuple[str, ...]:
+    """The names of a group's accounts, or of those for its retries if ``counted_for`` is their topic."""
+    group = counted_for.removeprefix(retry_prefix)
+    retries = group != counted_for
+    return tuple(f"{name}{RETRIES}" if retries else name for name in of_group(group))
 
 
 def barred_account(accounts: Mapping[str, str], of_group: Iterable[str]) -> str:

@@ -66,7 +66,8 @@ class Fairness:
         self._checkpoint = settings.job.checkpoint
         self._on_count = on_count
         self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
-        self._quotas = Quotas(settings.quotas)
+        self._retry_prefix = settings.kafka.topics.retry("")
+        self._quotas = Quotas(settings.quotas, self._retry_prefix)
         folder = folder_at(spark, self._checkpoint)
         self._barred = KeptByBatch(folder, BARRED)
         self._told = NOBODY
@@ -141,7 +142,7 @@ class Fairness:
             self._count_in(_COUNT_AFTER_SECONDS)
             return
         try:
-            counted = usage_in_state(self._spark, self._checkpoint, batch)
+            counted = usage_in_state(self._spark, self._checkpoint, batch, self._retry_prefix)
         except (PySparkException, Py4JError, OSError) as error:
             if not self._stopped:
                 _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))

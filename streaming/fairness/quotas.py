@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from access.policy import AccessPolicy
 from conf import QuotaSettings
 from state import Usage, Usages, summed
-from streaming.fairness.barred import Barred, barred_account
+from streaming.fairness.barred import RETRIES, Barred, accounts_of, barred_account
 from streaming.fairness.running_total import RunningTotal
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,7 +25,8 @@ _AGAIN = "it is let in again below nine tenths"
 class _LimitedAccounts:
     """What the groups of accounts with limits have together; remembers whose a group is."""
 
-    def __init__(self) -> None:
+    def __init__(self, retry_prefix: str) -> None:
+        self._retry_prefix = retry_prefix
         self._policy: AccessPolicy | None = None
         self.limits: dict[str, dict[str, int]] = {}
         """By account."""
@@ -41,12 +42,15 @@ class _LimitedAccounts:
         """By account."""
         if policy is not self._policy:
             accounts = policy.accounts if policy is not None else {}
-            self.limits = {name: given for name, one in accounts.items() if (given := one.limits.given)}
+            limits = {name: given for name, one in accounts.items() if (given := one.limits.given)}
+            self.limits = limits | {f"{name}{RETRIES}": given for name, given in limits.items()}
             self._policy, self._of = policy, {}
         if policy is None or not self.limits:
             return {}
         known = self._of
-        self._of = {group: known[group] if group in known else tuple(policy.of_group(group)) for group in usages}
+        prefix = self._retry_prefix
+        of_group = policy.of_group
+        self._of = {one: known[one] if one in known else accounts_of(of_group, one, prefix) for one in usages}
         parts = ((account, usages[group]) for group, accounts in self._of.items() for account in accounts)
         return summed([{account: usage} for account, usage in parts if account in self.limits])
 
@@ -56,10 +60,12 @@ class Quotas:
     """Who is over a quota. Nobody is barred, or let in again, before :meth:`begin_with` has said what there was."""
 
     settings: QuotaSettings
+    retry_prefix: str = ""
     _total: RunningTotal[Usages] = field(init=False)
-    _accounts: _LimitedAccounts = field(default_factory=_LimitedAccounts, init=False)
+    _accounts: _LimitedAccounts = field(init=False)
 
     def __post_init__(self) -> None:
+        self._accounts = _LimitedAccounts(self.retry_prefix)
         self._total = RunningTotal(lambda usages, by: _in_use(summed([usages, by])))
 
     def changed(self, batch: int, usages: Usages) -> None:

@@ -1,6 +1,7 @@
 """What producer groups have under way, counted in the state store of a batch that has ended."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
@@ -24,7 +25,7 @@ class StateCount(NamedTuple):
     still_open: OpenBySegment
 
 
-def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> StateCount:
+def usage_in_state(spark: SparkSession, checkpoint: str, batch: int, retry_prefix: str) -> StateCount:
     """Read the whole state as it was when this batch had ended; a running query is not disturbed.
 
     Raises:
@@ -32,16 +33,16 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> StateCou
     """
     stored = spark.read.format("statestore").option("batchId", batch).load(path_of_state(spark, checkpoint))
     contents = stored.selectExpr("key.half_partition", "value.groupState.content")
-    found = contents.mapInPandas(_counted, _SCHEMA).collect()
+    found = contents.mapInPandas(partial(_counted, retry_prefix), _SCHEMA).collect()
     groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]
     still_open = open_by_segment(row["still_open"] for row in found if row["group"] == _NOBODY)
     return StateCount(summed(groups), sum(row["state_bytes"] for row in found), still_open)
 
 
-def _counted(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def _counted(retry_prefix: str, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for frame in frames:
         segments = [segment_from_bytes(bytes(content)) for content in frame["content"]]
-        usages = summed([segment.usage() for segment in segments])
+        usages = summed([segment.usage(retry_prefix) for segment in segments])
         places = zip(frame["half_partition"].tolist(), segments, strict=True)
         still_open = {(partition, one.first_offset): one.open_by_topic() for partition, one in places}
         size = sum(len(content) for content in frame["content"])

@@ -6,10 +6,10 @@ import numpy as np
 
 from access.verifying import Verifier
 from conf.durations import spell
-from state import Event, Rows
+from state import Event, Rows, counted_for
 from state.rows import Column
 from streaming.access import NotAllowed
-from streaming.fairness.barred import NOBODY, Barred, barred_account
+from streaming.fairness.barred import NOBODY, Barred, accounts_of, barred_account
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Admission:
     """Of the access policy; None: there is none."""
     verifier: Verifier | None = None
     """Of signatures; None: nothing has to be signed."""
+    retry_prefix: str = ""
+    """Of the topics of retries; empty: they count for their groups."""
 
     def reasons(self, halves: Rows, held: Column) -> dict[int, str]:
         """By row, why half messages (``HALF_FIELDS``) are not taken in.
@@ -36,8 +38,12 @@ class Admission:
         found: dict[int, str] = {}
         if not self.barred.nobody:
             delayed = halves["deliver_at_ms"] > self.now_ms
-            for row in np.flatnonzero(self._takes_room(halves, delayed) & ~held).tolist():
-                if reason := self._barred(halves["group"][row]):
+            rows = np.flatnonzero(self._takes_room(halves, delayed) & ~held)
+            groups = halves["group"][rows]
+            retries = counted_for(groups, halves["topic"][rows], self.retry_prefix)
+            names = np.where(halves["event"][rows] == Event.HALF, groups, retries)  # an undecided one is no retry
+            for row, name in zip(rows.tolist(), names.tolist(), strict=True):
+                if reason := self._barred(name):
                     found[row] = reason
         late = (halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms) & ~held
         for row in np.flatnonzero(late).tolist():
@@ -48,7 +54,7 @@ class Admission:
         groups, accounts = self.barred
         if group in groups or not accounts or self.policy is None:
             return groups.get(group, "")
-        return barred_account(accounts, self.policy.accounts_of(group))
+        return barred_account(accounts, accounts_of(self.policy.accounts_of, group, self.retry_prefix))
 
     def _not_allowed(self, halves: Rows) -> dict[int, str]:
         if self.policy is None:

@@ -5,7 +5,7 @@ from state import Policy
 from streaming.stateful.exhausted_policy import on_exhausted
 
 
-def policy_of(given: TransactionSettings, *, tables: bool = False) -> Policy:
+def policy_of(given: TransactionSettings, *, tables: bool = False, retry_prefix: str = "") -> Policy:
     """The rules' numbers and choices, as the settings give them; ``tables``: whether any message is for one.
 
     Raises:
@@ -28,4 +28,5 @@ def policy_of(given: TransactionSettings, *, tables: bool = False) -> Policy:
         tables=tables,
         timer_slack_ms=given.timer_slack,
         segment_size=given.segment_size,
+        retry_prefix=retry_prefix,
     )

@@ -118,7 +118,8 @@ def segment_function(
         pieces = [chunk for chunk in chunks if chunk.num_rows]
         batch = _batch_number()
         policy, now_ms = policies.of_batch(batch), batch_time(group_state)
-        admission = Admission(now_ms, policy.delay_max_ms, told(), told_policy(topics), told_verifier())
+        signed = told_verifier()
+        admission = Admission(now_ms, policy.delay_max_ms, told(), told_policy(topics), signed, policy.retry_prefix)
         arrivals = arrivals_of(pieces, topics, admission)
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from state import BUNDLE, Always, Event, State
+from state import BUNDLE, MESSAGE_FIELDS, Always, Event, Rows, State, Usage, usage_of
+from state.rows import objects
 from tests.state import reference
 from tests.state.records import Driver, Half, Op
 from tests.state.small import (
@@ -128,3 +130,13 @@ def test_a_full_segment_fires_no_more_often_than_the_slack_and_no_later() -> Non
     assert driver.segment.ledger.tolist() == [State.CHECKING] * 4_096
     assert fired <= 40_000 // policy.timer_slack_ms + 2
     assert worst_ms <= policy.timer_slack_ms
+
+
+def test_what_a_consumer_group_wants_again_counts_for_the_topic_of_its_retries() -> None:
+    topics = ["orders", "cb.retry.shop", "cb.retry.other", "cb.retry.shop", "cb.retry.shop"]
+    messages = Rows.blank(MESSAGE_FIELDS, len(topics))
+    messages["group"][:], messages["topic"][:] = "shop", objects(topics)
+    states = np.array([State.DELAYED, State.DELAYED, State.DELAYED, State.PARKED, State.OPEN], dtype=np.uint8)
+    apart = {"shop": Usage(open=1, delayed=2), "cb.retry.shop": Usage(delayed=1, parked=1)}
+    assert usage_of(messages, states, "cb.retry.") == apart
+    assert usage_of(messages, states) == {"shop": Usage(open=1, delayed=3, parked=1)}

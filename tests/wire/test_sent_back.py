@@ -3,7 +3,7 @@
 import pytest
 
 from checkback.wire.protocol import DELIVER_AT, ID, Topics
-from checkback.wire.sent_back import PAUSE, Headers, dead_letter_of, due_after_pause
+from checkback.wire.sent_back import PAUSE, Headers, dead_letter_of, due_after_pause, why_not_a_retry
 
 TOPICS = Topics("cb.")
 
@@ -54,3 +54,10 @@ def test_a_pause_that_is_none_changes_nothing(wrong: bytes | None) -> None:
     assert due_after_pause([(DELIVER_AT, b"7"), (PAUSE, wrong)], 1_000) == [(DELIVER_AT, b"7")]
     assert due_after_pause([(DELIVER_AT, b"7"), (PAUSE, b"1"), (PAUSE, b"2")], 1_000) == [(DELIVER_AT, b"7")]
     assert due_after_pause([(DELIVER_AT, b"7"), (PAUSE, b"1")], -1) == [(DELIVER_AT, b"7")]
+
+
+def test_what_the_job_alone_may_write_is_no_retry() -> None:
+    """No limit and no longest delay holds for a message that the job has held."""
+    decided = half(b"cb.retry.points", ("cb-action", b"commit"))
+    assert why_not_a_retry(decided, TOPICS) == ""
+    assert "no cb-held" in why_not_a_retry([*decided, ("cb-held", b"1 1767225600000 0:7")], TOPICS)

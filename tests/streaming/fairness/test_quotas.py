@@ -96,6 +96,17 @@ def test_what_all_groups_of_an_account_have_counts_for_its_limits() -> None:
     assert accounts_barred(usages, None) == {}
 
 
+def test_what_consumers_want_again_counts_apart_from_what_producers_have() -> None:
+    """Any consumer may write that, and name any group."""
+    quotas = Quotas(QuotaSettings(delayed=5), retry_prefix="cb.retry.")
+    policy = policy_of('[accounts.pay]\ngroups = ["pay"]\nlimits = { delayed = 3 }')
+    quotas.begin_with(0, {"cb.retry.pay": Usage(delayed=4), "pay": Usage(delayed=3)})
+    reason = "account pay (retries) has 4 of its limits.delayed = 3; it is let in again below nine tenths"
+    assert quotas.barred(Barred(), policy) == Barred({}, {"pay (retries)": reason})
+    quotas.changed(1, {"cb.retry.pay": Usage(delayed=2)})
+    assert quotas.barred(Barred(), policy).groups.keys() == {"cb.retry.pay"}
+
+
 def test_a_group_of_two_accounts_counts_for_both() -> None:
     assert accounts_barred({"both": Usage(open=9, parked=3), "big.1": Usage(open=2)}).keys() == {"big", "also"}
     assert accounts_barred({"both": Usage(parked=2), "free": Usage(parked=3)}) == {}

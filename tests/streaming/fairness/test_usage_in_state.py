@@ -23,9 +23,9 @@ def test_the_state_is_counted_and_moved_to_more_partitions(
     stream.feed(0, half(1, value="AAAA"), half(70, group="other"))
     stream.stop()
     batch = max(int(file.name) for file in (stream.checkpoint / "commits").glob("[0-9]*"))
-    counted = usage_in_state(spark, f"{scheme}{stream.checkpoint}", batch)
+    counted = usage_in_state(spark, f"{scheme}{stream.checkpoint}", batch, "")
     assert counted.usages == {"shop": Usage(1, 3, 0, 0), "other": Usage(1, 0, 0, 0)}
     spark._streamingCheckpointManager.repartition(path_of_state(spark, f"{scheme}{stream.checkpoint}"), 3)
-    assert usage_in_state(spark, f"{scheme}{stream.checkpoint}", batch + 1).usages == counted.usages
+    assert usage_in_state(spark, f"{scheme}{stream.checkpoint}", batch + 1, "").usages == counted.usages
     assert {file.name for file in (stream.checkpoint / "state" / "0").glob("[0-9]*")} == {"0", "1", "2"}
     assert {file.name for file in tmp_path.iterdir()} == {name, "clock", "input"}, "no folder of another name"

@@ -84,6 +84,20 @@ def test_of_a_barred_group_or_account_no_producer_reaches_state_with_limits(even
         assert Admission(NOW_MS, DAY_MS, barred, policy).reasons(given, held(of=1)) == {0: "too much"}
 
 
+@pytest.mark.parametrize("barred", [Barred({"shop": "group"}), Barred({}, {"big": "account"})])
+def test_of_a_barred_group_retries_are_taken_in_and_of_barred_retries_producers(barred: Barred) -> None:
+    policy = NotAllowed(policy_of('[accounts.big]\ngroups = ["shop"]\ntopics = ["orders"]'), Topics())
+    given = halves(*[("shop", Event.HALF_COMMIT, NOW_MS + 5_000)] * 2, ("shop", Event.HALF, -1))
+    given["topic"][:] = objects(["orders", "cb.retry.shop", "cb.retry.shop"])
+
+    def rejected(whose: Barred) -> set[int]:
+        admission = Admission(NOW_MS, DAY_MS, whose, policy, retry_prefix="cb.retry.")
+        return {*admission.reasons(given, held(of=3))}
+
+    assert rejected(barred) == {0, 2}, "an undecided message is no retry, whatever its topic"
+    assert rejected(Barred({"cb.retry.shop": "group"})) == rejected(Barred({}, {"big (retries)": "account"})) == {1}
+
+
 def test_of_a_barred_account_nothing_is_taken_in_whatever_its_groups_are_called() -> None:
     policy = policy_of('other_groups = "allow"\n[accounts.big]\ngroups = ["big.*", "shop"]\nother_topics = "allow"')
     barred = Barred({"shop": "the group"}, {"big": "the account"})
