@@ -14,7 +14,7 @@ from checkback.operations.in_doubt import InDoubt
 from checkback.wire.protocol import Action, HalfPosition
 from status_page import overview
 from status_page.api.openapi import document
-from status_page.facts import GroupFacts
+from status_page.facts import MOST_GROUPS, GroupFacts
 from status_page.pages.forms import FormError, json_of
 from status_page.site import Site
 from status_page.transactions import lists
@@ -87,7 +87,7 @@ class Api:
         facts = self._site.facts()
         by_topic = overview.in_doubt_by_topic(self._site.index, facts)
         in_doubt = overview.by_group(by_topic)
-        known, groups = self._site.standing.complete, overview.all_groups(facts, in_doubt)
+        known, groups = self._site.standing.complete, overview.all_groups(facts, in_doubt)[:MOST_GROUPS]
         rows = [{**asdict(one), "in_doubt": in_doubt.get(one.group, 0) if known else None} for one in groups]
         topics = [one._asdict() for one in by_topic]
         return {"groups": rows, "in_doubt": topics if known else None, "counted": facts.counted, "lists": self._lists()}

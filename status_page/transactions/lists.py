@@ -57,7 +57,7 @@ def asked(query: Mapping[str, str]) -> ListQuery:
     if older_than:
         _duration(older_than)
     limit = query.get("limit", str(PAGE_ROWS))
-    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ROWS):
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= MOST_ROWS):
         raise ValueError(f"limit must be a number from 1 to {MOST_ROWS}.")
     return ListQuery(
         group=texts["group"],

@@ -12,6 +12,7 @@ from checkback.exceptions import OperatorError
 from checkback.operations.lanes import NO_LEDGER, LaneFinding
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import HalfPosition
+from status_page.api import routes
 from status_page.api.openapi import document
 from status_page.pages.forms import MOST_BYTES
 from tests.status_page.browser import NOW_MS, TOKEN, Browser, Place, doubtful
@@ -158,6 +159,11 @@ def test_groups(api: Browser) -> None:
         {"group": "orders", "topic": "shop.orders", "number": 3, "unasked": ""},
         {"group": "mail", "topic": "shop.mail", "number": 1, "unasked": ""},
     ]
+
+
+def test_no_more_groups_than_documented(api: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MOST_GROUPS", 2)
+    assert [row["group"] for row in fits(api.get("/api/v1/groups"), "groups")["groups"]] == ["orders", "quiet"]
 
 
 def test_the_facts_are_asked_for_once_however_many_rows(place: Place, api: Browser) -> None:

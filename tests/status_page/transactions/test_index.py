@@ -228,6 +228,7 @@ def test_a_search_finds_ids_that_begin_so_and_places() -> None:
         ({"older_than": "5"}, "older_than must be a duration"),
         ({"older_than": "9" * 99}, "older_than must be a duration"),
         ({"limit": "0"}, "limit must be a number from 1"),
+        ({"limit": "000000500999"}, "limit must be a number from 1"),
         ({"limit": str(MOST_ROWS + 1)}, "limit must be"),
         ({"limit": "²"}, "limit must be"),
         ({"after": "1-2-3"}, "after must be what an earlier page gave"),
