@@ -39,6 +39,8 @@ from gateway.twins import NAMED
 
 T = TypeVar("T")
 Write = Callable[[OutgoingRecord], Awaitable[Appended]]
+_IN_A_ROW = 200
+"""Messages of one call that are looked at before other calls have a turn."""
 
 
 class Places(Protocol):
@@ -157,7 +159,9 @@ class GatewayTransactions:
     async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> None:
         """Before anything is written."""
         self._accounts.refuse_foreign(sender.caller, sender.group)
-        for message in messages:
+        for number, message in enumerate(messages):
+            if number % _IN_A_ROW == _IN_A_ROW - 1:
+                await asyncio.sleep(0)  # other calls
             if len(message.headers) > MAX_HEADERS:  # before each of them is looked at
                 raise GatewayError(RefusalReason.HEADERS_TOO_LARGE, f"A message has at most {MAX_HEADERS:,} headers.")
             with _Refusing(RefusalReason.REQUEST):
@@ -183,7 +187,10 @@ class GatewayTransactions:
         options: TransactionOptions | None,
         headers_of: Callable[..., Headers],
     ) -> HalfPosition:
-        record = _half(sender.group, transaction_id, messages, options, headers_of)
+        if len(messages) > _IN_A_ROW:
+            record = await asyncio.to_thread(_half, sender.group, transaction_id, messages, options, headers_of)
+        else:
+            record = _half(sender.group, transaction_id, messages, options, headers_of)
         # those of one id lie on one partition
         partition = crc32(transaction_id.encode()) % await self._places.half_partitions()
         record = record._replace(topic=self._topics.half, partition=partition)

@@ -21,7 +21,7 @@ from checkback.exceptions import ProtocolError
 from checkback.listener import LocalTransactionState
 from checkback.version import __version__
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
-from checkback.wire.limits import MAX_HEADER_BYTES, MAX_KEY_BYTES, MAX_UNFOLDED_BYTES
+from checkback.wire.limits import MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES, MAX_UNFOLDED_BYTES
 from checkback.wire.protocol import lawful_group
 from gateway.accounts import Accounts
 from gateway.http import problems
@@ -30,7 +30,7 @@ from gateway.http.inner import standing_routes
 from gateway.http.messages import EndBody, SendBody, TransactionBody, check_json
 from gateway.http.openapi import document
 from gateway.http.polls import MOST_CHECKS, MOST_WAIT_SECONDS, Polls
-from gateway.http.reading import body_of, read_json, read_query
+from gateway.http.reading import body_of, read_counted, read_query
 from gateway.http.repeated import Repeated
 from gateway.kafka.producers_topic import ProducersTopic
 from gateway.refusals import GatewayError, RefusalReason
@@ -39,6 +39,9 @@ from gateway.transactions import ActingAs, GatewayTransactions
 _LOGGER = logging.getLogger(__name__)
 _SHORT_BYTES = 64 << 10
 """Of a body without messages."""
+_MOST_VALUES = 500_000
+"""Of a body with many messages: 10,000 of them, each with six headers."""
+_MOST_VALUES_OF_ONE = 10 * MAX_HEADERS
 _STATES = {state.value: state for state in LocalTransactionState}
 _OTHER_PLACES = frozenset({".", ".."})
 """What a URL with it leads to; check services would ask there."""
@@ -104,8 +107,9 @@ class HttpApi:
     async def begin(self, caller: Caller, request: Request) -> Response:
         """Post a half message."""
         sender = self._sender(caller, request)
-        body = await body_of(request, max(self._most_of_one(), _in_json(MAX_UNFOLDED_BYTES)))
-        said = read_json(body, TransactionBody)
+        most_bytes = max(self._most_of_one(), _in_json(MAX_UNFOLDED_BYTES))
+        body = await body_of(request, most_bytes, request.state.take)
+        said = await read_counted(body, TransactionBody, _MOST_VALUES)
         messages = said.all_messages(self._parts.most_bytes)
         once = await self._repeated.key_of(sender, request, body)
         ticket = await self._parts.transactions.begin(sender, messages, said.options(), once)
@@ -116,8 +120,8 @@ class HttpApi:
         state = _STATES.get(request.path_params["state"])
         if state is None:
             raise HTTPException(404, f"A transaction's end is one of: {', '.join(_STATES)}.")
-        body = await body_of(request, _SHORT_BYTES)
-        remark = read_json(body, EndBody).remark if body else ""
+        body = await body_of(request, _SHORT_BYTES, request.state.take)
+        remark = (await read_counted(body, EndBody, _MOST_VALUES_OF_ONE)).remark if body else ""
         ticket = request.path_params["ticket"]
         await self._parts.transactions.end(caller, ticket, state, remark[:REMARK_CHARACTERS])
         return Response(status_code=204)
@@ -125,8 +129,8 @@ class HttpApi:
     async def send(self, caller: Caller, request: Request) -> Response:
         """Post a message without a transaction."""
         sender = self._sender(caller, request)
-        body = await body_of(request, self._most_of_one())
-        said = read_json(body, SendBody)
+        body = await body_of(request, self._most_of_one(), request.state.take)
+        said = await read_counted(body, SendBody, _MOST_VALUES_OF_ONE)
         message = said.message.message(self._parts.most_bytes)
         once = await self._repeated.key_of(sender, request, body)
         if said.deliver_at_ms is None:
@@ -155,7 +159,8 @@ class HttpApi:
         """Announce a check endpoint, or say that it is still there."""
         sender = self._sender(caller, request)
         instance = lawful_instance(request.path_params["instance"])
-        said = read_json(await body_of(request, _SHORT_BYTES), EndpointBody)
+        body = await body_of(request, _SHORT_BYTES, request.state.take)
+        said = await read_counted(body, EndpointBody, _MOST_VALUES)
         now_ms = self._parts.accounts.clock_ms()
         await self._parts.producers.announce(said.announcement(sender.group, instance, now_ms))
         return JSONResponse({"repeat_within_s": self._parts.repeat_seconds})
@@ -199,7 +204,9 @@ class HttpApi:
 
     async def _answered(self, act: _Act, request: Request) -> Response:
         try:
-            return await act(self._caller(request), request)
+            caller = self._caller(request)
+            with self._parts.accounts.in_flight.of(caller.account) as request.state.take:
+                return await act(caller, request)
         except GatewayError as error:
             return problems.refused(error)
         except HTTPException as error:

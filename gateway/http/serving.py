@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from checkback.answering.http_connections import BoundedConnection
 from checkback.answering.listening import listening_socket
 
 _STOP_SECONDS = 3
@@ -21,7 +21,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _Prompt(H11Protocol):
+class _Prompt(BoundedConnection):
     """Closes a connection whose next request does not come to the end of its headers in time; uvicorn waits."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it

@@ -17,6 +17,8 @@ from checkback.wire.limits import MOST_RECORD_BYTES
 from gateway.refusals import GatewayError, RefusalReason
 
 _LINGER_MS = 2
+_QUEUE_KBYTES = 64 << 10
+"""Waiting for Kafka, and as much again in Python. Of librdkafka's default, 1 GiB, a gateway held 3 GiB."""
 _LISTEN_SECONDS = 0.002
 """Between two looks for reports while there are some to come. A thread that waits for them costs the loop more: it is
 woken for each few, and both want the interpreter at once."""
@@ -55,6 +57,7 @@ class RecordWriter:
             # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
             "message.max.bytes": MOST_RECORD_BYTES,
             "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
+            "queue.buffering.max.kbytes": _QUEUE_KBYTES,
             "log_level": 2,
             **options,
         }

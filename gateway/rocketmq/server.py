@@ -1,13 +1,16 @@
 """The gRPC server: calls that are there, and those that are not, by the names in RocketMQ's interface."""
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from gateway.refusals import GatewayError, RefusalReason
@@ -17,6 +20,9 @@ from gateway.rocketmq.v2 import service_pb2
 _LOGGER = logging.getLogger(__name__)
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _BESIDE_BODY_BYTES = 1 << 20
+_SHORT_BYTES = 64 << 10
+"""Of a call, or a command, without messages. Longer ones are converted on a thread."""
+_THREAD = ThreadPoolExecutor(1, "gateway-grpc")
 _OPTIONS = (
     # a client whose machine is gone is not asked for long
     ("grpc.keepalive_time_ms", 20_000),
@@ -81,25 +87,26 @@ def _bound(add: Any, host: str, port: int, *credentials: Any) -> int:
 def _handler(method: MethodDescriptor, service: MessagingService, called: Called) -> Any:
     """Of one call; RocketMQ's own status for those that a gateway does not have."""
     request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
-    codec: dict[str, Any] = {
-        "request_deserializer": request.FromString,
-        "response_serializer": response.SerializeToString,
-    }
+    codec: dict[str, Any] = {"response_serializer": response.SerializeToString}  # requests are counted first
     act = getattr(service, _in_small_letters(method.name), None)
     if method.client_streaming:
 
         async def both(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            async for one in act(requests, metadata_of(context)):  # type: ignore[misc]  # telemetry, and no other
+            commands = _commands(requests, request)
+            async for one in act(commands, metadata_of(context)):  # type: ignore[misc]  # telemetry, and no other
                 yield one
 
         return grpc.stream_stream_rpc_method_handler(both, **codec)
     if act is None:
         return _absent(method, response, codec)
 
-    async def one(given: Any, context: Any) -> Any:
+    async def one(raw: bytes, context: Any) -> Any:
         began = perf_counter()
         try:
-            said = await act(given, metadata_of(context))
+            metadata = metadata_of(context)
+            with service.in_flight(metadata) as take:
+                take(len(raw))
+                said = await act(await _converted(request, raw), metadata)
         except GatewayError as error:
             said = response(status=status_of(error))
         except Exception:
@@ -109,6 +116,25 @@ def _handler(method: MethodDescriptor, service: MessagingService, called: Called
         return said
 
     return grpc.unary_unary_rpc_method_handler(one, **codec)
+
+
+async def _converted(request: Any, raw: bytes) -> Any:
+    if len(raw) > _SHORT_BYTES and request is not service_pb2.SendMessageRequest:
+        raise GatewayError(RefusalReason.TOO_LARGE, f"This call takes at most {_SHORT_BYTES:,} bytes.")
+    try:
+        if len(raw) > _SHORT_BYTES:
+            return await asyncio.get_running_loop().run_in_executor(_THREAD, request.FromString, raw)
+        return request.FromString(raw)
+    except DecodeError as error:
+        raise GatewayError(RefusalReason.REQUEST, f"The request is not in the form of its protocol: {error}.") from None
+
+
+async def _commands(requests: AsyncIterator[bytes], request: Any) -> AsyncIterator[Any]:
+    """Up to one that is longer than what clients send of themselves."""
+    async for raw in requests:
+        if len(raw) > _SHORT_BYTES:
+            return
+        yield request.FromString(raw)
 
 
 def _absent(method: MethodDescriptor, response: Any, codec: dict[str, Any]) -> Any:

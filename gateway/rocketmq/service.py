@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
@@ -33,8 +34,8 @@ _MOST_MESSAGES = 64
 """In one request: RocketMQ's own clients send few."""
 _MOST_TOPICS = 100
 """Of a client's settings: for others it asks routes, or sends to them."""
-_MOST_COMMAND_BYTES = 64 << 10
-"""Of what a client says of itself."""
+_MOST_CLIENT_ID = 255
+"""Characters; a hundred thousand of them are remembered."""
 _UNKNOWN_CLIENT = v2.Status(code=v2.UNRECOGNIZED_CLIENT_TYPE, message="This gateway has no stream of this client's.")
 
 
@@ -79,6 +80,10 @@ class MessagingService:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._routes = ClientRoutes()
+
+    def in_flight(self, metadata: Mapping[str, str]) -> AbstractContextManager[Callable[[int], None]]:
+        """See :meth:`~gateway.accounts.BytesInFlight.of`; raises GatewayError if the headers do not show who calls."""
+        return self._parts.accounts.in_flight.of(self._call(metadata).caller.account)
 
     async def query_route(self, request: calls.QueryRouteRequest, metadata: Mapping[str, str]) -> Any:
         """Where to send to a topic: here."""
@@ -179,9 +184,7 @@ class MessagingService:
     async def _read(self, stream: ClientStream, call: Call, requests: AsyncIterator[calls.TelemetryCommand]) -> None:
         try:
             async for command in requests:
-                if command.ByteSize() > _MOST_COMMAND_BYTES:
-                    stream.end()
-                elif command.WhichOneof("command") == "settings":
+                if command.WhichOneof("command") == "settings":
                     stream.language = command.settings.user_agent.language
                     topics = command.settings.publishing.topics[:_MOST_TOPICS]
                     groups = [self._group(call, topic) for topic in topics if _lawful(topic)]
@@ -211,8 +214,10 @@ class MessagingService:
     def _call(self, metadata: Mapping[str, str]) -> Call:
         caller = self._parts.accounts.of_rocketmq(metadata)
         client_id = metadata.get("x-mq-client-id", "")
-        if not client_id:
-            raise GatewayError(RefusalReason.REQUEST, "The header x-mq-client-id is missing.")
+        if not 0 < len(client_id) <= _MOST_CLIENT_ID:
+            raise GatewayError(
+                RefusalReason.REQUEST, f"The header x-mq-client-id is missing, or longer than {_MOST_CLIENT_ID}."
+            )
         return Call(caller, client_id)
 
     def _group(self, call: Call, topic: v2.Resource) -> str:

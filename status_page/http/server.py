@@ -9,9 +9,9 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from checkback.answering.advertising import is_wildcard
+from checkback.answering.http_connections import BoundedConnection
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import ConfigurationError
 from conf.settings import HttpSettings
@@ -30,7 +30,7 @@ _IDLE_SECONDS = 30.0
 """A connection without an answer for so long is ended, whether nothing was asked or it is asked byte by byte."""
 
 
-class _Connection(H11Protocol):
+class _Connection(BoundedConnection):
     """One of a bounded number: whoever only opens connections must not use up the files that the job needs."""
 
     def __init__(self, *given: Any, **named: Any) -> None:

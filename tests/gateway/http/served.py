@@ -85,7 +85,7 @@ class Served:
     def __post_init__(self) -> None:
         self.asking = Asking(patience_seconds=60)
         self.seal = TicketSeal([SECRET])
-        accounts = Accounts(self.access, TOPICS, lambda: NOW_MS)
+        self.accounts = accounts = Accounts(self.access, TOPICS, lambda: NOW_MS)
         self.polls = Polls(self.asking, accounts.may_act, lambda: self.seconds)
         producers = ProducersTopic(TOPICS.producers, self._write, lambda group, one: _signed(accounts, group, one))
         parts = HttpParts(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.accounts import BytesInFlight
 from gateway.http import problems, reading
 from gateway.refusals import GatewayError, RefusalReason
 from tests.gateway.http.served import (
@@ -227,6 +229,84 @@ def test_a_page_in_a_browser_is_nobody(method: str, path: str, body: Any, header
 def test_a_page_in_a_browser_that_shows_a_token_is_somebody(tmp_path: Path) -> None:
     headers = {"origin": "https://elsewhere", "authorization": f"Bearer {TOKEN}"}
     assert requested("POST", BEGIN, access_in(tmp_path), json=BODY, headers=headers).status_code == 201
+
+
+EMPTY = b"[]," * 300_000 + b"[]]"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"message":{"topic":"orders","value":"x","headers":[' + EMPTY + b"}}",
+        b'{"messages":[' + EMPTY + b"}",
+        b'{"nobody knows it":[' + EMPTY + b"}",
+        b'{"messages":[' + b'"\\\\\\"",' * 600_000 + b'""]}',
+    ],
+)
+def test_a_body_of_very_many_values_is_not_converted(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    """26 MB of them stopped the whole process for 48 s, and took 1.6 GiB."""
+    monkeypatch.setattr(reading, "read_json", lambda *_: pytest.fail("it was converted"))
+    answer = requested("POST", BEGIN, content=body, headers=JSON)
+    assert "500,000" in problem(answer, 413, "too-large")
+
+
+def test_separators_within_texts_are_no_values() -> None:
+    message = {"topic": "orders", "value": '[{"a", \\' * 50_000, "headers": {"a": '"[,'}}
+    for path, body in ((BEGIN, {"messages": [message, message]}), (f"{GROUP}/messages", {"message": message})):
+
+        async def act(served: Served, path: str = path, body: Any = body) -> int:
+            return (await served.client.post(path, json=body)).status_code
+
+        assert on_loop(act, most_bytes=1 << 20) == 201
+
+
+def test_while_a_large_body_is_read_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go = threading.Event()
+    plain = reading.read_json
+
+    def slow(body: bytes, model: Any) -> Any:
+        assert let_go.wait(10)
+        return plain(body, model)
+
+    async def act(served: Served) -> None:
+        async with asyncio.timeout(30):
+            body = {"message": {**MESSAGE, "value": "v" * 50_000}}
+            large = asyncio.ensure_future(served.client.post(BEGIN, json=body))
+            await asyncio.sleep(0)
+            monkeypatch.setattr(reading, "read_json", slow)
+            assert (await served.client.get("/live")).status_code == 200
+            let_go.set()
+            assert (await large).status_code == 201
+
+    on_loop(act, most_bytes=1 << 20)
+
+
+def test_an_account_holds_no_more_bytes_than_it_leaves_free(tmp_path: Path) -> None:
+    """40 bodies that did not come to their end held 1.06 GiB."""
+    arrived = asyncio.Event()
+
+    async def unfinished() -> AsyncIterator[bytes]:
+        yield b" " * 60_000
+        arrived.set()
+        await asyncio.Event().wait()
+
+    async def act(served: Served) -> None:
+        served.accounts.in_flight = BytesInFlight(130_000)
+        served.client.headers.update({**JSON, "authorization": f"Bearer {TOKEN}"})
+        some = b" " * 20_000
+        slow = asyncio.ensure_future(served.client.post(BEGIN, content=unfinished()))
+        await arrived.wait()
+        answer = await served.client.post(BEGIN, content=some)
+        assert answer.headers["retry-after"] == "1"
+        problem(answer, 429, "busy")
+        theirs = {"authorization": f"Bearer {STRANGER}"}
+        answer = await served.client.post("/v1/groups/other/transactions", content=some, headers=theirs)
+        assert answer.status_code == 400, "another account has room"
+        slow.cancel()
+        await asyncio.wait([slow])
+        assert (await served.client.post(BEGIN, content=some)).status_code == 400, "the room is free again"
+
+    on_loop(act, access_in(tmp_path))
 
 
 def test_a_body_that_does_not_end_is_not_read_to_its_end() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from checkback.listener import LocalTransactionState
+from checkback.wire.limits import MAX_HEADERS
 from checkback.wire.protocol import HalfPosition
+from gateway.accounts import BytesInFlight
 from gateway.asking import ClientAnswer
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
@@ -233,5 +235,65 @@ def test_a_namespace_makes_another_group_and_topic() -> None:
         await there.caller().send(half(topic=v2.Resource(resource_namespace="shop", name="orders")))
         said = there.scene.log.headers(0)
         assert (said["cb-group"], said["cb-topic"]) == (b"shop%orders", b"shop.orders")
+
+    run(act)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        v2.Message(system_properties=v2.SystemProperties(keys=["k"] * 200_000)),
+        v2.Message(topic=TOPIC, user_properties={f"{number:x}": "" for number in range(50_000)}),
+    ],
+)
+def test_keys_and_properties_are_counted_first(message: v2.Message, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.6 million keys stopped the whole process for seconds."""
+
+    def converted(_refusal: object, _what: str, texts: list[str]) -> None:
+        assert len(texts) <= MAX_HEADERS
+
+    async def act(there: Serving) -> None:
+        monkeypatch.setattr("gateway.rocketmq.messages._refuse_text", converted)
+        assert (await there.caller().send(message)).status.code == v2.MESSAGE_PROPERTIES_TOO_LARGE
+
+    run(act)
+
+
+def test_what_a_call_may_have_is_not_refused() -> None:
+    most = half(b"b" * (1 << 20))
+    most.user_properties.update({f"name-{number}": "text" for number in range(128)})
+    most.system_properties.keys.extend(["k"] * 60)
+
+    async def act(there: Serving) -> None:
+        assert (await there.caller().send(*[most] * 3)).status.code == v2.OK
+
+    run(act)
+
+
+def test_a_call_without_messages_is_short() -> None:
+    async def act(there: Serving) -> None:
+        route = await there.caller().route(v2.Resource(name="n" * 70_000))
+        assert route.status.code == v2.MESSAGE_BODY_TOO_LARGE
+        stream, _ = await there.caller().settled(topic=v2.Resource(name="n" * 70_000))
+        assert await stream.code() is not None, "it has ended"
+
+    run(act)
+
+
+def test_an_account_holds_no_more_bytes_than_it_leaves_free() -> None:
+    async def act(there: Serving) -> None:
+        there.scene.accounts.in_flight = BytesInFlight(1_000)
+        assert (await there.caller().send(half(b"b" * 600))).status.code == v2.TOO_MANY_REQUESTS
+        assert (await there.caller().send(half(b"b" * 200))).status.code == v2.OK
+
+    run(act)
+
+
+def test_a_clients_name_is_short() -> None:
+    """The last hundred thousand are remembered."""
+
+    async def act(there: Serving) -> None:
+        assert (await there.caller("c" * 256).route()).status.code == v2.BAD_REQUEST
+        assert (await there.caller("c" * 255).route()).status.code == v2.OK
 
     run(act)
