@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
 from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -10,8 +11,16 @@ from checkback.consumer.listener import TopicPartition
 from checkback.consumer.resetting.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaError, NoError, OffsetAndMetadata
+from checkback.kafka.kafka_python.library import (
+    CommitFailedError,
+    KafkaConsumer,
+    KafkaError,
+    OffsetAndMetadata,
+    RangePartitionAssignor,
+    RebalanceInProgressError,
+)
 from checkback.kafka.kafka_python.library import TopicPartition as KafkaTopicPartition
+from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.kafka_python.refused import refused
 from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.kafka.topic_reading import reading_consumer
@@ -20,6 +29,8 @@ T = TypeVar("T")
 _ANSWER_SECONDS = 15.0
 _AGAIN_SECONDS = 0.2
 _NONE_STORED = -1
+_POLL_MS = 100
+_SESSION_MS = 10_000
 
 
 class GroupMember(NamedTuple):
@@ -70,6 +81,7 @@ class GroupOffsets(GroupClients):
 
     def __init__(self, bootstrap_servers: str, group: str, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(bootstrap_servers, options)
+        self._servers, self._options = bootstrap_servers, options
         self._group = group
 
     def stored(self) -> dict[TopicPartition, int]:
@@ -114,19 +126,40 @@ class GroupOffsets(GroupClients):
         return found
 
     def set(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Store offsets in the group's place; False: it has members, and Kafka takes it from them only.
+        """Store offsets as a member of an empty group; False: it has others, and Kafka takes it from them only.
+
+        Kafka rejects a copy of the request that a lost connection delayed: its member has left.
 
         Raises:
-            OperatorError: Kafka refuses it for another reason.
+            KafkaError: Kafka does not take them.
         """
+        listed = answered(self.admin.list_groups)  # also groups of the newer protocol; old brokers name no state
+        if any(one["group_id"] == self._group and one["group_state"] not in {"Empty", "Dead", ""} for one in listed):
+            return False
         wanted = {KafkaTopicPartition(*one): OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
-        answers = answered(lambda: self.admin.alter_group_offsets(self._group, wanted))
-        refused = {answer for answer in answers.values() if answer is not NoError}
-        if {answer.__name__ for answer in refused} <= {"UnknownMemberIdError", "RebalanceInProgressError"}:
-            return not refused
-        raise OperatorError(
-            f"Kafka does not store offsets for the group {self._group}: {', '.join(one.__name__ for one in refused)}."
-        )
+        ours = {
+            "bootstrap_servers": self._servers,
+            "group_id": self._group,
+            "session_timeout_ms": _SESSION_MS,
+            "enable_auto_commit": False,
+            "partition_assignment_strategy": (_CooperativeByName, RangePartitionAssignor),
+        }
+        with closing(make_client(KafkaConsumer, ours, self._options, SHARED)) as member:
+            member.subscribe(sorted({one.topic for one in offsets}))
+            until = monotonic() + _ANSWER_SECONDS
+            while not member.assignment() and monotonic() < until:
+                answered(lambda: poll(member, _POLL_MS))
+            if wanted.keys() <= member.assignment():
+                with suppress(CommitFailedError, RebalanceInProgressError):  # another consumer joined meanwhile
+                    member.commit(wanted)  # repeats by itself
+                    return True
+        return False
+
+
+class _CooperativeByName(RangePartitionAssignor):  # type: ignore[misc]  # kafka-python has no types
+    """For consumers of Checkback that join meanwhile: Kafka rejects one that shares no protocol with all members."""
+
+    name = "cooperative-sticky"
 
 
 def stored_in(answer: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:

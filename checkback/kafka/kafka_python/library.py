@@ -18,6 +18,7 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import (
     AuthorizationError,
     CommitFailedError,
@@ -26,7 +27,6 @@ from kafka.errors import (
     InvalidReplicationFactorError,
     KafkaConfigurationError,
     KafkaError,
-    NoError,
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     SaslAuthenticationFailedError,
