@@ -32,6 +32,10 @@ class Belief:
         """How many endpoints those accounts of a group may have announced that have such a limit, by their names."""
         return {}
 
+    def rank(self, _group: str) -> int:
+        """When room is short, a group loses no endpoint to groups of a lower rank."""
+        return 0
+
     def passed_over(self, group: str, why: str) -> None:
         """Let people know that it was not taken, which the directory has found."""
 
@@ -57,6 +61,10 @@ class _ByPolicy(Belief):
     def limits(self, group: str) -> Mapping[str, int]:
         named = ((name, self._policy.accounts[name].limits.endpoints) for name in self._policy.of_group(group))
         return {name: limit for name, limit in named if limit is not None}
+
+    def rank(self, group: str) -> int:
+        """2: it has keys, and what it announces is signed; 1: an account names it; 0: anyone can make it up."""
+        return 2 if self._verifier.needed(group) else int(bool(self._policy.of_group(group)))
 
     def passed_over(self, group: str, why: str) -> None:
         self._say(group, why)

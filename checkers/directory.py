@@ -1,7 +1,9 @@
 """Which endpoints a producer group has: fixed ones from the settings, or those announced in ``cb.producers``."""
 
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from checkback.exceptions import ProtocolError
@@ -12,13 +14,16 @@ from checkers.http.shares import MIB, Shares
 from conf.redaction import redacted
 from conf.settings import CheckSettings
 
+_LOGGER = logging.getLogger(__name__)
 PER_GROUP = 1_000
 """So many announced endpoints of one group are known: those heard from last."""
-_OWN_BYTES = 1_024  # about what one costs beside its key and value
+_OWN_BYTES, _TOPIC_BYTES = 1_024, 64  # about what one, and each of its topics, costs beside its key and value
 _MOST_GONE = 1_000  # groups
 _MOST_SHOWN, _MOST_TOPICS_SHOWN = 20, 100
 _MINUTES_FROM = 120  # seconds of silence
 _ALL = Belief()
+_RANKS = 3
+_LOGGED_AGAIN_MS = 60_000
 NOT_TAKEN = "it has announced itself, and that is not taken"
 _AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
@@ -55,14 +60,16 @@ class _Heard(NamedTuple):
     size: int
     accounts: tuple[str, ...]
     """Whose limits it counts for."""
+    rank: int
 
 
 class EndpointDirectory:
     """Endpoints by producer group. Heard announcements live ``ttl_ms`` from when they were heard.
 
     Of a group at most ``per_group`` are known, and all announcements together take ``bytes_in_all`` bytes at most, of
-    which each group has its share: one that announces too many loses its own oldest. Of a group with fixed ones
-    announcements count only where ``beside_fixed`` says so.
+    which each group has its share: one that announces too many loses its own oldest. When others leave no room for a
+    group, the oldest of the lowest rank (:meth:`~checkers.announcers.Belief.rank`) are forgotten. Announcements for a
+    group with fixed ones count only if ``beside_fixed`` is set.
     """
 
     def __init__(
@@ -80,8 +87,8 @@ class EndpointDirectory:
         self._ttl_ms = ttl_ms
         self._per_group = per_group
         self._bytes = Shares(bytes_in_all)
-        # groups and keys of all announcements, and each group's announcements: the one heard from last is at the end
-        self._heard: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        # groups and keys of all announcements, by rank, and each group's announcements: the last heard are at the end
+        self._heard: list[OrderedDict[tuple[str, bytes], None]] = [OrderedDict() for _ in range(_RANKS)]
         self._announced: dict[str, OrderedDict[bytes, _Heard]] = {}
         self._groups_of: dict[bytes, set[str]] = {}
         """Of each key: one, unless some are not believed of what others have announced under it."""
@@ -89,6 +96,7 @@ class EndpointDirectory:
         self._gone: OrderedDict[str, tuple[str, int]] = OrderedDict()
         """Of groups that have sent no heartbeat for too long: the last endpoint, and when it was heard from."""
         self._passed_over: OrderedDict[str, PassedOver] = OrderedDict()
+        self._next_log_ms: int | None = None
 
     def hear(self, key: bytes, value: bytes | None, now_ms: int, belief: Belief = _ALL) -> None:
         """Take in a record of ``cb.producers``; one that cannot be read takes back what its key has announced.
@@ -114,14 +122,16 @@ class EndpointDirectory:
             belief.passed_over(said.group, why)
             self._note(said, now_ms, why)
             return
-        if not self._room(said.group, size := len(key) + len(value) + _OWN_BYTES):
+        rank = belief.rank(said.group)
+        size = len(key) + len(value) + _OWN_BYTES + _TOPIC_BYTES * len(said.topics or ())
+        if not self._room(said.group, size, rank, now_ms):
             return
         self._gone.pop(said.group, None)
         self._passed_over.pop(said.group, None)
         announced = self._announced.setdefault(said.group, OrderedDict())
-        announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size, tuple(limits))
+        announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size, tuple(limits), rank)
         self._of_accounts.update(limits.keys())
-        self._heard[said.group, key] = None
+        self._heard[rank][said.group, key] = None
         self._groups_of.setdefault(key, set()).add(said.group)
 
     def _note(self, said: Announcement, now_ms: int, why: str) -> None:
@@ -130,15 +140,30 @@ class EndpointDirectory:
         if len(self._passed_over) > _MOST_GONE:
             self._passed_over.popitem(last=False)
 
-    def _room(self, group: str, size: int) -> bool:
-        """Whether a group can have one more, if need be for its own oldest."""
+    def _room(self, group: str, size: int, rank: int, now_ms: int) -> bool:
+        """Whether a group can have one more, if need be for the oldest of lower ranks, of its own, or of its rank."""
         if len(self._announced.get(group, ())) >= self._per_group:
             self._forget(group, next(iter(self._announced[group])))
         while not self._bytes.take(group, size):
-            if group not in self._announced:
+            oldest = next((next(iter(heard)) for heard in self._heard[:rank] if heard), None)
+            if oldest is None and group in self._announced:
+                self._forget(group, next(iter(self._announced[group])))
+                continue
+            oldest = oldest or next(iter(self._heard[rank]), None)
+            self._log_full(now_ms)
+            if oldest is None:
                 return False
-            self._forget(group, next(iter(self._announced[group])))
+            self._forget(*oldest)
         return True
+
+    def _log_full(self, now_ms: int) -> None:
+        if self._next_log_ms is None or now_ms >= self._next_log_ms:
+            self._next_log_ms = now_ms + _LOGGED_AGAIN_MS
+            _LOGGER.warning(
+                "Announced endpoints of %d groups fill the %d MiB for them: the oldest are forgotten, first those of "
+                "groups that no account of access.policy names. Check who writes to cb.producers.",
+                *(len(self._announced), self._bytes.total // MIB),
+            )
 
     def endpoints(self, group: str, topic: str, now_ms: int) -> Iterator[Endpoint]:
         """Endpoints of a group that answer for a topic, the one heard from last first, fixed ones after.
@@ -175,13 +200,10 @@ class EndpointDirectory:
         return found if found is not None and now_ms - found.heard_ms < self._ttl_ms else None
 
     def _forget_dead(self, now_ms: int) -> None:
-        for _ in range(_AGED_AT_ONCE):
-            if not self._heard:
-                return
-            group, key = next(iter(self._heard))
+        for group, key in [name for heard in self._heard for name in islice(heard, _AGED_AT_ONCE)]:
             heard = self._announced[group][key]
             if now_ms - heard.heard_ms < self._ttl_ms:
-                return
+                continue
             self._forget(group, key)
             self._gone[group] = heard.endpoint.url, heard.heard_ms
             self._gone.move_to_end(group)
@@ -189,13 +211,13 @@ class EndpointDirectory:
                 self._gone.popitem(last=False)
 
     def _forget(self, group: str, key: bytes) -> None:
-        del self._heard[group, key]
         groups = self._groups_of[key]
         groups.discard(group)
         if not groups:
             del self._groups_of[key]
         announced = self._announced[group]
         heard = announced.pop(key)
+        del self._heard[heard.rank][group, key]
         self._bytes.give(group, heard.size)
         for account in heard.accounts:
             self._of_accounts[account] -= 1

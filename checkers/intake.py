@@ -49,7 +49,7 @@ class Intake:
         checks: Any,
         registry: Any,
         ask: Callable[[list[Check]], "Future[None]"],
-        hear: Callable[[Announcements], None],
+        hear: Callable[[Announcements], "Future[None]"],
         outage: Outage,
         rereader: Rereader,
     ) -> None:
@@ -62,14 +62,16 @@ class Intake:
         self._readings: dict[TopicPartition, Reading] = {}
         self._done: SimpleQueue[tuple[CheckOrigin, str | None]] = SimpleQueue()
         self._handed: Future[None] | None = None
+        self._hearing: Future[None] | None = None
+        self._more_announced = False
         self._last_commit = self._next_hearing = self._next_saying = 0.0
         self._news = False
         """Something was answered, or postponed, since the last commit."""
 
     @property
     def busy(self) -> bool:
-        """Whether checks are being read again, so that it does not wait for new ones."""
-        return self._rereader.busy
+        """Whether checks are being read again, or many endpoints announced, so that it does not wait for new checks."""
+        return self._rereader.busy or self._more_announced
 
     def finished(self, origin: CheckOrigin) -> None:
         """A check is dealt with, or was answered and is kept; called from any thread."""
@@ -119,7 +121,7 @@ class Intake:
         now = time.monotonic()
         if now - self._last_commit >= _PAUSED_SECONDS and self.commit():
             self._last_commit = now
-        if now >= self._next_hearing:
+        if self._more_announced or now >= self._next_hearing:
             self._next_hearing = now + _HEAR_SECONDS
             self._listen()
         if self._may_take(unwritten):
@@ -186,9 +188,17 @@ class Intake:
             )
 
     def _listen(self) -> None:
-        heard = self._announced()
-        if heard:
-            self._hear(heard)
+        if self._hearing is not None:
+            try:
+                error = self._hearing.exception(_POLL_MS / 1000)
+            except TimeoutError:  # the loop has much to do
+                return
+            if error:
+                _LOGGER.error("Announcements of endpoints could not be taken in: %r", error)
+        announced = self._announced()
+        self._more_announced = bool(announced)
+        if announced:
+            self._hearing = self._hear(announced)
 
     def _announced(self, wait_ms: int = 0, *, aged: bool = False) -> Announcements:
         """``aged``: what is there from before is as old as Kafka says, by this machine's clock; else it is new.

@@ -248,7 +248,7 @@ class CheckService:
         self._loop.call_soon_threadsafe(do)
         return done
 
-    def _hear(self, announcements: Announcements) -> None:
+    def _hear(self, announcements: Announcements) -> "Future[None]":
         belief = self._announcers.belief
         judged = [(record.key, record.value, age_ms, belief(record)) for record, age_ms in announcements]
 
@@ -257,7 +257,7 @@ class CheckService:
             for key, value, age_ms, believed in judged:
                 self._directory.hear(key, value, now_ms - age_ms, believed)
 
-        self._loop.call_soon_threadsafe(hear)
+        return self._on_loop(hear)
 
     def _asked(self, group: str, seconds: float) -> None:
         if self.metrics:

@@ -34,6 +34,8 @@ RULED = (_STAMPED, _PACKING, _CLEANUP, _ELECTION)
 """Settings that there are rules for."""
 """Of a record that the job writes."""
 IN_SYNC = "min.insync.replicas"
+_ANNOUNCED_BYTES = 4 << 20
+"""Of a segment: Kafka deletes whole ones, so keys that were made up must not share one with what is announced later."""
 _AUDIT_MS = 365 * _DAY_MS
 """Who was it, last year?"""
 _REPLICAS = 3
@@ -147,7 +149,7 @@ class TopicAdministration:
             topics.parked: (1, {TIME: "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
             topics.status: (1, {}),
-            topics.producers: (1, {}),
+            topics.producers: (1, {TIME: str(_DAY_MS), "segment.bytes": str(_ANNOUNCED_BYTES)}),
             topics.progress: (progress_partitions, {}),
             topics.control: (1, {TIME: str(_CONTROL_MS)}),
             topics.later: (partitions, read_again),
@@ -326,7 +328,11 @@ def few_ops(half: str, op: str, half_partitions: int, op_partitions: int) -> str
 def rules_of(topics: Topics) -> dict[str, dict[str, Rule]]:
     """What the configuration of each of Checkback's topics must say."""
     written_by_applications = (topics.half, topics.op, topics.producers, topics.later)
-    compacted = {topics.status: _COMPACTED, topics.producers: _COMPACTED, topics.control: _COMPACTED_FOR_A_TIME}
+    compacted = {
+        topics.status: _COMPACTED,
+        topics.producers: _COMPACTED_FOR_A_TIME,
+        topics.control: _COMPACTED_FOR_A_TIME,
+    }
     common = {_STAMPED: _KAFKAS_TIME, _ELECTION: _ELECTED}
     return {
         name: {

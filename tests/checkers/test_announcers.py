@@ -93,6 +93,13 @@ def test_of_a_group_with_keys_only_its_own_signature_is_believed(scene: Scene) -
     assert scene.why(record(None, "free"), "free") == ""
 
 
+def test_who_can_make_up_a_group_decides_what_gives_way_to_it(scene: Scene) -> None:
+    named = '[accounts.shop]\ngroups = ["shop"]\nkeys = ["shop-1"]\n[accounts.bills]\ngroups = ["bills"]\n'
+    scene.change(f"account_count = 2\n{named}")
+    belief = scene.announcers.belief(record(None))
+    assert [belief.rank(group) for group in ("shop", "bills", "made-up")] == [2, 1, 0]
+
+
 def test_a_signed_one_is_believed_of_no_other_group_and_at_no_other_place_or_time(scene: Scene) -> None:
     mine = record(KEY)
     assert "needs a key of its account" in scene.why(mine, "other")

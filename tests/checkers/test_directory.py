@@ -324,7 +324,7 @@ def test_the_old_ones_are_forgotten() -> None:
     for number in range(100, 125):  # of another group
         hear(heard, "bills", "a", ONE, number + TTL_MS)
     assert list(heard._announced) == ["bills"]
-    assert len(heard._heard) == len(heard._groups_of) == 1
+    assert len(heard._heard[0]) == len(heard._groups_of) == 1
 
 
 def test_of_a_group_so_many_are_known_those_heard_from_last() -> None:

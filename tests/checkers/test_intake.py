@@ -63,11 +63,14 @@ class Scene:
         self.taken.set_result(None)
         self.again = FakeConsumer(most=2)
         self.again.records = self.checks.records
-        self.room = 0
-        self.now_ms = 0
+        self.room = self.now_ms = 0
         rereader = Rereader(self.again, self._rooms, self._ask, self._later, 10, 1_000)
         outage = Outage("reading", lambda: 0)
-        self.intake = Intake(self.checks, self.registry, self._ask, self.heard.extend, outage, rereader)
+        self.intake = Intake(self.checks, self.registry, self._ask, self._hear, outage, rereader)
+
+    def _hear(self, announced: list[tuple[Any, int]]) -> "Future[None]":
+        self.heard += announced
+        return self.taken
 
     def _later(self) -> int:
         self.now_ms += 1_000

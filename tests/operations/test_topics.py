@@ -197,14 +197,47 @@ def test_a_start_warns_of_what_may_lose(
     assert "Run 'checkback topics create', which sets unclean.leader.election.enable=false" in caplog.text
 
 
-def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(place: Place) -> None:
-    quick = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "200"}
-    with LocalKafka(heap_megabytes=256, properties=quick) as broker:
-        here = place.on(broker.bootstrap_servers)
-        here.create_topics(real_partitions=1)
-        half, op = here.topics.half, here.topics.op
-        with_producers_time(here, op)
-        for topic in (half, op):
-            send_from_1970(here, topic)
-        wait_until(lambda: not here.read(op), what="what is stamped 1970 to be deleted")
-        assert [record.value for record in here.read(half)] == [b"late"]
+@pytest.fixture(scope="module")
+def quick() -> Iterator[LocalKafka]:
+    """A broker that deletes and compacts at once."""
+    often = {
+        "log.retention.check.interval.ms": "200",
+        "log.cleaner.backoff.ms": "200",
+        "log.initial.task.delay.ms": "0",
+    }
+    with LocalKafka(heap_megabytes=256, properties=often) as broker:
+        yield broker
+
+
+def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(
+    place: Place, quick: LocalKafka
+) -> None:
+    here = place.on(quick.bootstrap_servers)
+    here.create_topics(real_partitions=1)
+    half, op = here.topics.half, here.topics.op
+    with_producers_time(here, op)
+    for topic in (half, op):
+        send_from_1970(here, topic)
+    wait_until(lambda: not here.read(op), what="what is stamped 1970 to be deleted")
+    assert [record.value for record in here.read(half)] == [b"late"]
+
+
+def test_keys_that_were_made_up_are_forgotten_while_endpoints_announce_themselves(
+    place: Place, quick: LocalKafka
+) -> None:
+    here = place.on(quick.bootstrap_servers)
+    here.create_topics(real_partitions=1)
+    producers = here.topics.producers
+    producer = here.producer()
+    for number in range(150):
+        producer.send(producers, b"v" * 100_000, key=b"made-up/%d" % number)
+    producer.flush(60)
+    configure(here, [producers], **{"retention.ms": "1000", "min.cleanable.dirty.ratio": "0.01"})
+
+    def made_up() -> int:
+        producer.send(producers, b"v" * 100_000, key=b"shop/1").get(60)
+        return sum(record.key.startswith(b"made-up") for record in here.read(producers))
+
+    wait_until(lambda: made_up() <= 45, what="made-up keys to be deleted, all but one segment of them")
+    assert b"shop/1" in {record.key for record in here.read(producers)}
+    producer.close()
