@@ -104,7 +104,7 @@ def event_of(record: Any, topics: Topics) -> StoryEvent | None:
     if record.topic == topics.half:
         return _half(event, record, headers)
     if record.topic == topics.op:
-        who, remark = remark_of(record.value)
+        who, remark = remark_of(record.value, event.source)
         return event._replace(kind=EventKind.OP, who=who, remark=remark, size=0, fact=_fact(headers))
     if record.topic == topics.check:
         attempt, check_max = (_number(headers, name) for name in (protocol.ATTEMPT, protocol.CHECK_MAX))
@@ -147,9 +147,14 @@ def held_in(record: Any) -> HeldNote | None:
         return None
 
 
-def remark_of(value: bytes | None) -> tuple[str, str]:
-    """Who wrote an op and why, as its value says; Checkback's own tools write JSON with ``who`` and ``why``."""
+def remark_of(value: bytes | None, source: str = protocol.Source.OPERATOR) -> tuple[str, str]:
+    """Return an operator's name and remark from an op's value; Checkback's own tools write JSON with both.
+
+    Ops of another ``source`` name no operator, whatever their value holds.
+    """
     text = (value or b"").decode(errors="replace")
+    if source != protocol.Source.OPERATOR:
+        return "", text[:_MOST_CHARACTERS]
     try:
         said = read_object(text)
     except ValueError:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from status_page.facts import FlowPoint, JobFacts
 from status_page.words import age, clipped, count, duration, number
 
-_STALLED_MS = 60_000
+_LATE_MS, _STALLED_MS = 15_000, 60_000
 """A job takes a batch at least every few seconds, also when nothing comes."""
 _OLD_MS = 600_000
 """A transaction that is in doubt for so long needs somebody: checks end most within a minute."""
@@ -68,9 +68,14 @@ def _flows(facts: JobFacts) -> HealthAnswer:
     batch = facts.batch
     if batch is None:
         return _starting(question, facts)
-    if facts.now_ms - batch.ended_ms > _STALLED_MS:
-        since = age(batch.ended_ms, facts.now_ms)
-        return HealthAnswer(question, Attention.ACT, "No", f"Batch {batch.number:,} ended {since} ago, and none since.")
+    still_ms = facts.now_ms - batch.ended_ms
+    if still_ms > _LATE_MS:
+        level, answer = (Attention.ACT, "No") if still_ms > _STALLED_MS else (Attention.LOOK, "Not at present")
+        detail = f"Batch {batch.number:,} ended {age(batch.ended_ms, facts.now_ms)} ago, and none since."
+        if facts.kafka_away_ms is not None:
+            away = duration((facts.now_ms - facts.kafka_away_ms) / 1000)
+            level, answer, detail = Attention.ACT, "No", f"Kafka has not answered for {away}; the job retries."
+        return HealthAnswer(question, level, answer, detail)
     if facts.held:
         most, messages = facts.held[0], sum(one.number for one in facts.held)
         topic, why = clipped(most.topic, _NAME), clipped(most.reason.rstrip("."), _CAUSE)

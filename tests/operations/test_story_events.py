@@ -53,6 +53,12 @@ def test_an_op_with_an_operators_remark() -> None:
     assert (found.who, found.remark, said(found)) == ("ada", "customer called", "commit by operator")
 
 
+def test_a_producers_remark_names_no_operator() -> None:
+    remark = json.dumps({"who": "ada", "why": "customer called"}).encode()
+    found = event(op(9, Action.COMMIT, Source.PRODUCER, value=remark))
+    assert (found.who, found.remark) == ("", remark.decode())
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

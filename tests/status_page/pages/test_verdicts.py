@@ -53,6 +53,24 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
     assert found[0].detail == "20 half messages and 18 commits a minute, since the start, 1 min ago."
 
 
+def test_nothing_flows_while_kafka_is_away() -> None:
+    late = BatchFacts(7, NOW_MS - 21_000, 0.4, records=100, records_per_second=250.0)
+    (found, *_) = answers(flow=flow(half=10, committed=9), batch=late, kafka_away_ms=NOW_MS - 20_000)
+    assert (found.level, found.answer) == (Attention.ACT, "No")
+    assert found.detail == "Kafka has not answered for 20 s; the job retries."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "level", "answer"),
+    [(14, Attention.WELL, "Yes"), (16, Attention.LOOK, "Not at present"), (61, Attention.ACT, "No")],
+)
+def test_nothing_flows_if_no_batch_ends(seconds: int, level: Attention, answer: str) -> None:
+    """The figures of the last five minutes say nothing of that: Kafka may be away."""
+    late = BatchFacts(7, NOW_MS - seconds * 1000, 0.4, records=100, records_per_second=250.0)
+    (found, *_) = answers(flow=flow(half=10, committed=9), batch=late)
+    assert (found.level, found.answer) == (level, answer)
+
+
 def test_what_lanes_have_delivered_is_named_where_there_is_any() -> None:
     (found, *_) = answers(flow=flow(half=10, committed=9, by_lane=6))
     named = "18 commits (12 delivered by their producers' lanes) a minute"
