@@ -257,7 +257,7 @@ class ShopsSystem:
 
     def _start_consumer(self) -> Process:
         folder, servers = self.ground.folder, self.ground.broker.bootstrap_servers
-        command = ["torture.effects.member", str(folder), servers, "confluent-kafka", WITH_INBOX]
+        command = ["torture.effects.member", str(folder), servers, WITH_INBOX]
         return Process(command, {DATABASE: self.databases[Where.MARIADB].url}, folder / "consumer.log")
 
     def _start_job(self) -> JobProcess:
