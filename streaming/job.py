@@ -53,7 +53,7 @@ from streaming.session import build_session, stop_session
 from streaming.settings_in_force import BatchSettings, judged_rules
 from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
-from streaming.stops import explained
+from streaming.stops import essence, explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, TakeOver, facts_of
 
@@ -188,7 +188,7 @@ class TransactionJob:
         self._observation.read_to(checkpoint.read_to())
         preconditions = self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         self._observation.few_ops = lambda: preconditions.few_ops
-        fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
+        fairness = self._fairness = Fairness(spark, settings, essence, self._observation.counted)
         self._beside.callback(fairness.stop)
         ends = EndsInPlan(spark)
         self._sink = ExactlyOnceSink(

@@ -184,10 +184,10 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         found = re.search(rule.text, text)
         if found is not None:
             return rule.kind(rule.sentence.format(found=found[0].strip(), **values))
-    return JobFailedError(f"The query failed; a restart continues where it stopped. {_essence(text)}")
+    return JobFailedError(f"The query failed; a restart continues where it stopped. {essence(text)}")
 
 
-def _essence(text: str) -> str:
+def essence(text: str) -> str:
     """Python's error and its place, if there is a traceback; else the first line."""
     for frames, error in reversed(_TRACEBACK.findall(text)):
         places = _FRAME.findall(frames)

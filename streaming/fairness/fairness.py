@@ -53,17 +53,19 @@ class Fairness:
     1. :meth:`before` tells the tasks whose half messages they do not take in.
     2. :meth:`after` learns what the batch has read and changed, and says how much the next one may read.
     3. Two minutes after the start the state is counted, once, in a thread of its own: quotas know from then on, and
-       ``on_count`` what is undecided.
+       ``on_count`` what is undecided. ``essence`` shortens the text of an error that keeps it from being counted.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         settings: Settings,
+        essence: Callable[[str], str],
         on_count: Callable[[OpenBySegment], None] = lambda _still_open: None,
     ) -> None:
         self._spark = spark
         self._checkpoint = settings.job.checkpoint
+        self._essence = essence
         self._on_count = on_count
         self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
         self._retry_prefix = settings.kafka.topics.retry("")
@@ -145,7 +147,9 @@ class Fairness:
             counted = usage_in_state(self._spark, self._checkpoint, batch, self._retry_prefix)
         except (PySparkException, Py4JError, OSError) as error:
             if not self._stopped:
-                _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))
+                _LOGGER.warning(
+                    "Quotas wait: the state of batch %d cannot be counted now: %s", batch, self._essence(f"{error}")
+                )
             self._count_in(_COUNT_AGAIN_SECONDS)
             return
         except AttributeError:  # of PySpark's, whose context has ended while it read
@@ -156,7 +160,3 @@ class Fairness:
             self._quotas.begin_with(batch, counted.usages)
             self._state_bytes.begin_with(batch, counted.state_bytes)
         self._on_count(counted.still_open)
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -1,14 +1,18 @@
 """Who is over a quota, from what tasks say has changed."""
 
 import logging
+from unittest.mock import Mock
 
 import pytest
+from pyspark.errors import PythonException
 
 from access.policy import AccessPolicy, policy_of
-from conf import QuotaSettings
+from conf import QuotaSettings, Settings
 from state import Usage
+from streaming.fairness import fairness
 from streaming.fairness.barred import Barred
 from streaming.fairness.quotas import Quotas
+from streaming.stops import essence
 
 QUOTAS = QuotaSettings.model_validate({"open": 10, "open_bytes": "1KiB", "delayed": 5, "parked": 3})
 
@@ -147,3 +151,19 @@ def test_whose_a_group_is_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> 
         assert list(quotas.barred_groups(barred)) == ["big.1"]
         quotas.changed(batch, {"another": Usage(open=1)})
     assert sorted(asked) == ["another", "big.1", "nobody's"]
+
+
+def test_the_log_names_what_failed_in_a_python_worker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames = 'Traceback (most recent call last):\n  File "/opt/state/usage.py", line 9, in read\n    read()\n'
+    error = PythonException(f"An exception was thrown from the Python worker:\n{frames}EOFError: no more")
+    monkeypatch.setattr(fairness, "folder_at", Mock())
+    monkeypatch.setattr(fairness, "ArrowRows", Mock())
+    monkeypatch.setattr(fairness, "usage_in_state", Mock(side_effect=error))
+    counting = fairness.Fairness(Mock(), Settings(), essence)
+    counting._newest = 2
+    counting._count()
+    counting.stop()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line == "Quotas wait: the state of batch 1 cannot be counted now: EOFError: no more (usage.py, line 9)"
