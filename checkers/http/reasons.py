@@ -5,6 +5,7 @@ import socket
 import ssl
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
@@ -22,7 +23,7 @@ def reason(error: Exception) -> str:
         return f"host name not found: {error.strerror}"
     if isinstance(error, aiohttp.InvalidURL):
         return error.description or "not a URL"
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
         return f"the answer is not valid HTTP: {' '.join(error.message.split())}"
     return next((said for kind, said in _WORDS if isinstance(error, kind)), f"{type(error).__name__}: {error}")
 

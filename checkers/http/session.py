@@ -1,9 +1,12 @@
 """The HTTP client of the check service, as the settings want it."""
 
 import ssl
+from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 
 from checkback.exceptions import ConfigurationError
 from checkers.http.admission import AdmittedResolver, AllowList
@@ -12,6 +15,9 @@ from conf.settings import CheckSettings
 _KEEP_ALIVE_SECONDS = 4.0  # less than uvicorn's 5: a question must not meet a connection that is just being closed
 _HEADER_BYTES = 8 * 1024
 _HEADERS = 64
+_AROUND_BYTES = 16 * 1024
+_CALL_BYTES = 8  # what each piece that comes costs of these, apart from its content
+_PARSED_AT_ONCE = 4 * 1024
 
 
 def tls_context(checks: CheckSettings) -> ssl.SSLContext:
@@ -31,12 +37,44 @@ def tls_context(checks: CheckSettings) -> ssl.SSLContext:
     return context
 
 
+class _BoundedAnswer(ResponseHandler):
+    """Reads no more than 16 KiB of an answer beside its body: head, informational answers, what separates chunks.
+
+    A byte of these costs up to a hundred times as much to parse as one of a body, on the loop that all groups share.
+    """
+
+    _received = 0
+
+    def set_response_params(self, **params: Any) -> None:
+        """Begin another answer."""
+        self._received = 0
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, until it is too much."""
+        self._received += _CALL_BYTES
+        for at in range(0, 0 if self._eof else len(data) or 1, _PARSED_AT_ONCE):
+            piece = data[at : at + _PARSED_AT_ONCE]
+            super().data_received(piece)
+            self._received += len(piece)
+            if self._received - getattr(self._payload, "total_bytes", 0) > _AROUND_BYTES:
+                error = HttpProcessingError(message=f"more than {_AROUND_BYTES // 1024} KiB of it are not its body")
+                self.set_exception(error)
+                if self._payload is not None:
+                    self._payload.set_exception(error)
+                self._payload = None  # it keeps this error when the connection ends
+                if self.transport is not None:
+                    self.transport.abort()
+                return
+
+
 class BoundedConnector(aiohttp.TCPConnector):
     """Knows when it keeps as many idle connections as it may: the next request is then to close its own."""
 
     def __init__(self, most_idle: int, **options: Any) -> None:
         super().__init__(**options)
         self._most_idle = most_idle
+        self._factory = partial(_BoundedAnswer, loop=self._loop)  # type: ignore[assignment]  # a subclass
 
     @property
     def full(self) -> bool:
