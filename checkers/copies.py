@@ -11,7 +11,7 @@ groups: the other half messages that can be judged by it are judged at once.
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -41,18 +41,9 @@ NOT_KNOWN = "whether it is a copy of another half message could not be found out
 
 
 class _Look(NamedTuple):
-    half: HalfPosition
     request: CheckRequest
     verdict: EndpointVerdict
     then: Then
-
-
-class _GroupLooks:
-    """What is to be looked for, of one group."""
-
-    def __init__(self) -> None:
-        self.looks: list[_Look] = []
-        self.turns_in_vain = 0
 
 
 class Copies:
@@ -81,8 +72,9 @@ class Copies:
         self._index = SignatureIndex()
         """The thread's."""
         self._topic_id: object = None
-        self._waiting: OrderedDict[str, _GroupLooks] = OrderedDict()
+        self._waiting: OrderedDict[str, list[_Look]] = OrderedDict()
         """By group, the one whose turn is next first."""
+        self._turns_in_vain: Counter[str] = Counter()
         self._working: asyncio.Task[None] | None = None
 
     def settle(self, request: CheckRequest, verdict: EndpointVerdict, then: Then) -> None:
@@ -94,7 +86,7 @@ class Copies:
         ):
             self._then(request, verdict, then)
             return
-        self._waiting.setdefault(request.group, _GroupLooks()).looks.append(_Look(request.half, request, verdict, then))
+        self._waiting.setdefault(request.group, []).append(_Look(request, verdict, then))
         if self._working is None or self._working.done():
             self._working = asyncio.get_running_loop().create_task(self._work())
 
@@ -104,29 +96,28 @@ class Copies:
 
     async def _work(self) -> None:
         while self._waiting:
-            group, first = next(iter(self._waiting.items()))
-            for waiting in self._waiting.values():
-                waiting.looks.sort(key=lambda look: look.half)  # neighbors are read together
+            group = next(iter(self._waiting))
+            for looks in self._waiting.values():
+                looks.sort(key=lambda look: look.request.half)  # neighbors are read together
+            halves = {name: [look.request.half for look in looks] for name, looks in self._waiting.items()}
             try:
-                answers = await self._turn(
-                    {name: [look.half for look in of.looks] for name, of in self._waiting.items()}
-                )
+                answers = await self._turn(halves)
             except AuthorizationError as error:
                 self._failed(error)
                 return
             if answers is None:
                 await asyncio.sleep(_PAUSE_SECONDS)
             known: dict[str, Sequence[bool | None]] = {**(answers or {})}
-            first.turns_in_vain = 0 if group in known else first.turns_in_vain + 1
-            if first.turns_in_vain == _TURNS:
-                first.turns_in_vain, known[group] = 0, [None]
+            self._turns_in_vain[group] += 1
+            if group not in known and self._turns_in_vain[group] == _TURNS:
+                known[group] = [None]
             if answers is None or group in known:
                 self._waiting.move_to_end(group)
             for name, copies in known.items():
-                looks = self._waiting[name].looks
+                looks = self._waiting[name]
                 for look, copy in zip(looks, copies, strict=False):
                     self._judge(look, copy)
-                del looks[: len(copies)]
+                del looks[: len(copies)], self._turns_in_vain[name]
                 if not looks:
                     del self._waiting[name]
 
@@ -145,11 +136,11 @@ class Copies:
     def _judge(self, look: _Look, copy: bool | None) -> None:  # noqa: FBT001  (an answer)
         verdict = look.verdict
         if copy is None:
-            _LOGGER.warning("Group %s, half message at %s: %s", look.request.group, look.half, NOT_KNOWN)
+            _LOGGER.warning("Group %s, half message at %s: %s", look.request.group, look.request.half, NOT_KNOWN)
             verdict = without_verdict(verdict, NOT_KNOWN)
         elif copy:
             self._found(look.request.group)
-            named = (look.request.transaction_id, look.request.group, look.half)
+            named = (look.request.transaction_id, look.request.group, look.request.half)
             _LOGGER.error("Transaction %s of group %s at %s is rolled back: %s", *named, COPY)
             verdict = verdict._replace(action=Action.ROLLBACK, remark=COPY)  # what its lane knows holds for it, too
         self._then(look.request, verdict, look.then)

@@ -63,7 +63,7 @@ class Intake:
         self._done: SimpleQueue[tuple[CheckOrigin, str | None]] = SimpleQueue()
         self._handed: Future[None] | None = None
         self._hearing: Future[None] | None = None
-        self._more_announced = False
+        """Of the last announcements; None: no more have come since."""
         self._last_commit = self._next_hearing = self._next_saying = 0.0
         self._news = False
         """Something was answered, or postponed, since the last commit."""
@@ -71,7 +71,7 @@ class Intake:
     @property
     def busy(self) -> bool:
         """Whether checks are being read again, or many endpoints announced, so that it does not wait for new checks."""
-        return self._rereader.busy or self._more_announced
+        return self._rereader.busy or self._hearing is not None
 
     def finished(self, origin: CheckOrigin) -> None:
         """A check is dealt with, or was answered and is kept; called from any thread."""
@@ -121,7 +121,7 @@ class Intake:
         now = time.monotonic()
         if now - self._last_commit >= _PAUSED_SECONDS and self.commit():
             self._last_commit = now
-        if self._more_announced or now >= self._next_hearing:
+        if self._hearing is not None or now >= self._next_hearing:
             self._next_hearing = now + _HEAR_SECONDS
             self._listen()
         if self._may_take(unwritten):
@@ -196,9 +196,7 @@ class Intake:
             if error:
                 _LOGGER.error("Announcements of endpoints could not be taken in: %r", error)
         announced = self._announced()
-        self._more_announced = bool(announced)
-        if announced:
-            self._hearing = self._hear(announced)
+        self._hearing = self._hear(announced) if announced else None
 
     def _announced(self, wait_ms: int = 0, *, aged: bool = False) -> Announcements:
         """``aged``: what is there from before is as old as Kafka says, by this machine's clock; else it is new.

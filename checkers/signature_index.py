@@ -5,6 +5,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ class SignatureIndex:
     ) -> bool:
         """Read from an offset up to what is known; whether anything was read in time."""
         self._forget_oldest()
-        place = bisect_right(pieces, start, key=_start)
+        place = bisect_right(pieces, start, key=attrgetter("start"))
         at = start
         for records, reached in reader.read(start, pieces[place].start if place < len(pieces) else end, until):
             before = pieces[place - 1] if place else None
@@ -142,8 +143,7 @@ class SignatureIndex:
         known = [(piece.used, partition, piece) for partition, pieces in self._pieces.items() for piece in pieces]
         if sum(piece.stop - piece.start + _PIECE_COST for *_, piece in known) <= MOST_KEPT:
             return
-        known.sort(key=lambda one: one[0])
-        for _, partition, piece in known[: len(known) // 2]:
+        for _, partition, piece in sorted(known, key=itemgetter(0))[: len(known) // 2]:
             self._pieces[partition].remove(piece)
 
 
@@ -158,12 +158,8 @@ def _own(reader: PartitionReader, pieces: Sequence[_Piece], offset: int, until: 
 
 
 def _piece_at(pieces: Sequence[_Piece], offset: int) -> _Piece | None:
-    place = bisect_right(pieces, offset, key=_start)
+    place = bisect_right(pieces, offset, key=attrgetter("start"))
     return pieces[place - 1] if place and offset < pieces[place - 1].stop else None
-
-
-def _start(piece: _Piece) -> int:
-    return piece.start
 
 
 def _sorted(rows: NDArray[np.int64]) -> NDArray[np.int64]:
