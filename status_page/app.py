@@ -1,5 +1,8 @@
 """The application behind the job's port: ``/metrics``, the pages, the API."""
 
+from functools import cached_property
+
+from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -69,14 +72,22 @@ class _Programs:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def scraped(self, request: Request) -> Response:
+    @cached_property
+    def _threads(self) -> CapacityLimiter:
+        """Of their own, because slow pages may take all others."""
+        return CapacityLimiter(2)
+
+    async def scraped(self, request: Request) -> Response:
         """All metrics, or those named (``name[]``), in the format that is accepted."""
+        return await to_thread.run_sync(self._scraped, request, limiter=self._threads)
+
+    async def healthy(self, _: Request) -> Response:
+        """200 as long as the job can be asked how it stands. Whether it stalls, the metrics say."""
+        facts = await to_thread.run_sync(self._site.view.facts, limiter=self._threads)
+        return JSONResponse({"job": facts.job, "version": facts.version, "batch": facts.batch and facts.batch.number})
+
+    def _scraped(self, request: Request) -> Response:
         encoder, content_type = choose_encoder(request.headers.get("accept", ""))
         wanted = request.query_params.getlist("name[]")
         registry = self._site.registry.restricted_registry(wanted) if wanted else self._site.registry
         return Response(encoder(registry), headers={"content-type": content_type})
-
-    def healthy(self, _: Request) -> Response:
-        """200 as long as the job can be asked how it stands. Whether it stalls, the metrics say."""
-        facts = self._site.view.facts()
-        return JSONResponse({"job": facts.job, "version": facts.version, "batch": facts.batch and facts.batch.number})

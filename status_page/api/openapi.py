@@ -44,7 +44,7 @@ def document(version: str) -> _Schema:
 def _paths() -> _Schema:
     half = {"name": "half", "in": "path", "required": True, "schema": _PLACE}
     receipt = {"name": "receipt", "in": "path", "required": True, "schema": _TEXT}
-    wrong = (400, 401, 403, 409, 413, 415, 422, 429, 502)
+    wrong = (400, 401, 403, 408, 409, 413, 415, 422, 429, 502)
     decide = {
         **_operation("decide", "Write ops: the job judges them within a batch or two.", "Receipt", *wrong, status=202),
         "requestBody": {"required": True, "content": _json("Decision")},
@@ -95,6 +95,7 @@ _ERRORS = {
     404: "Not there.",
     409: "One of them is neither in doubt nor parked, or nobody can know whether it was delivered: `seen` says then "
     "what its real topic has. Nothing was done.",
+    408: "The body did not come to its end in time.",
     413: "The body is too long.",
     415: "The body is not said to be JSON.",
     422: "Something of it is wrong; nothing was done.",

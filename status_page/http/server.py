@@ -5,10 +5,12 @@ import errno
 import logging
 import socket
 import threading
+from functools import partial
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from checkback.answering.advertising import is_wildcard
 from checkback.answering.http_connections import BoundedConnection
@@ -21,11 +23,14 @@ _STOP_SECONDS = 1
 """For pages that are being made: what is then left of them is cut off."""
 _BACKLOG = 50
 """Connections that wait to be taken, and are taken at once, before any is ended: of 2,048 all would be files first."""
-_AT_ONCE = 100
-"""Requests; more are answered 503. A job has other things to do."""
 _CONNECTIONS = 90
-"""Open at once, fewer than are answered 503; one more ends the one that has been silent for longest, or itself where
-all are being answered. Each is a file of the job's own process."""
+"""Open at once; each is a file of the job's own process. One more ends the one that has waited longest for its client:
+for a request, for the rest of one, or to read the answer. If there is none, only probes are answered on it."""
+_OF_ADDRESS = 45
+"""Likewise of one address."""
+_FOR_PROBES = 20
+"""Connections above all of these, on which only probes are answered."""
+_PROBES = frozenset({"/healthz", "/metrics"})
 _IDLE_SECONDS = 30.0
 """A connection without an answer for so long is ended, whether nothing was asked or it is asked byte by byte."""
 
@@ -43,9 +48,16 @@ class _Connection(BoundedConnection):
         self.answered = self.loop.time()
         self._timer = self.loop.call_later(_IDLE_SECONDS, self._look)
         ours = [one for one in self.connections if isinstance(one, _Connection)]
-        if len(ours) > _CONNECTIONS:
-            silent = (one for one in ours if one is not self and not one.asked)
-            min(silent, key=lambda one: one.answered, default=self).abort()
+        crowd = [one for one in ours if one.address == self.address]
+        if len(crowd) <= _OF_ADDRESS:
+            crowd = ours if len(ours) > _CONNECTIONS else []
+        waiting = [one for one in crowd if one is not self and not one.asked]
+        if waiting:
+            min(waiting, key=lambda one: one.answered).abort()
+        elif len(ours) > _CONNECTIONS + _FOR_PROBES:
+            self.abort()
+        elif crowd:
+            self.app = partial(_probes_alone, self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -57,9 +69,16 @@ class _Connection(BoundedConnection):
         super().on_response_complete()
 
     @property
+    def address(self) -> str:
+        """The client's."""
+        return self.client[0] if self.client else ""
+
+    @property
     def asked(self) -> bool:
-        """Whether an answer is under way."""
-        return self.cycle is not None and not self.cycle.response_complete
+        """Whether an answer is under way, and the client is not waited for."""
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            return False
+        return not self.transport.get_write_buffer_size()
 
     def abort(self) -> None:
         """End it at once."""
@@ -72,6 +91,11 @@ class _Connection(BoundedConnection):
             self.abort()
         else:
             self._timer = self.loop.call_later(left, self._look)
+
+
+async def _probes_alone(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    busy = PlainTextResponse("Too many requests are being answered: try again later.\n", 503, {"connection": "close"})
+    await (app if scope["path"] in _PROBES else busy)(scope, receive, send)
 
 
 class StatusServer:
@@ -119,7 +143,6 @@ class StatusServer:
             server_header=False,
             proxy_headers=False,  # any client on this machine could state another address than its own
             backlog=_BACKLOG,
-            limit_concurrency=_AT_ONCE,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
         server = uvicorn.Server(config)

@@ -1,14 +1,17 @@
 """Bodies of requests: short ones, and from our own forms."""
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 MOST_BYTES = 256 * 1024
 """Of a body: 500 transactions, with ids in an alphabet that is long in URLs, fit in."""
 _FIELDS = 2_000
+_SECONDS = 2.0
+"""For a body to come to its end."""
 
 
 class FormError(Exception):
@@ -81,8 +84,14 @@ def _refuse_others(request: Request) -> None:
 
 async def _body(request: Request) -> bytes:
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise FormError(413, f"A request has at most {MOST_BYTES:,} bytes.")
+    try:
+        async with asyncio.timeout(_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_BYTES:
+                    raise FormError(413, f"A request has at most {MOST_BYTES:,} bytes.")
+    except TimeoutError:
+        raise FormError(408, f"The request did not come to its end within {_SECONDS:g} s.") from None
+    except ClientDisconnect:
+        raise FormError(400, "The client closed the connection.") from None
     return bytes(body)

@@ -1,14 +1,16 @@
 """What stands before every page."""
 
+import asyncio
 import logging
 import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import httpx
 import pytest
 
-from tests.status_page.browser import Browser, Place, doubtful
+from tests.status_page.browser import TOKEN, URL, Browser, Place, doubtful
 
 PATHS = ("/", "/transactions", "/transactions/0:0", "/transactions/9:9", "/parked", "/groups", "/sign-in", "/decide")
 OTHERS = ("/metrics", "/healthz", "/style.css", "/icon.svg", "/api/v1/status", "/api/v1/openapi.json", "/nowhere")
@@ -95,6 +97,23 @@ def test_what_is_no_request_is_left_alone() -> None:
         raise AssertionError
 
     anyio.run(app, {"type": "websocket", "path": "/", "headers": []}, never, never)
+
+
+def test_a_form_that_does_not_come_to_its_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("status_page.pages.forms._SECONDS", 0.05)
+
+    async def posted(path: str, kind: str) -> int:
+        async def slow() -> AsyncIterator[bytes]:
+            yield b"{"
+            await asyncio.Event().wait()
+
+        headers = {"content-type": kind, "authorization": f"Bearer {TOKEN}"}
+        transport = httpx.ASGITransport(Place().app())
+        async with httpx.AsyncClient(transport=transport, base_url=URL, timeout=10) as client:
+            return (await client.post(path, content=slow(), headers=headers)).status_code
+
+    assert asyncio.run(posted("/sign-in", "application/x-www-form-urlencoded")) == 408
+    assert asyncio.run(posted("/api/v1/decisions", "application/json")) == 408
 
 
 @pytest.mark.parametrize("path", ["/", "/transactions", "/metrics", "/api/v1/status", "/decided/x"])

@@ -1,5 +1,6 @@
 """The server on real sockets: its port, its thread, and what it says of it."""
 
+import asyncio
 import inspect
 import logging
 import signal
@@ -7,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -202,6 +204,61 @@ def test_silent_connections_are_bounded_and_keep_nobody_out(server: StatusServer
     finally:
         for one in silent:
             one.close()
+
+
+UNFINISHED = (
+    b"POST /sign-in HTTP/1.1\r\nhost: localhost\r\n"
+    b"content-type: application/x-www-form-urlencoded\r\ncontent-length: 9\r\n\r\nx"
+)
+
+
+@pytest.mark.parametrize("sent", [UNFINISHED, b"GET /"])
+def test_unfinished_requests_take_nothing_away(server: StatusServer, sent: bytes) -> None:
+    """100 of them failed each probe of a kubelet, which would have restarted the job again and again."""
+    whole = StatusServer(server._http, Place().app())
+    whole.start()
+    slow = []
+    try:
+        for _ in range(100):
+            slow.append(socket.create_connection(("127.0.0.1", server._http.port)))
+            with suppress(ConnectionError):
+                slow[-1].sendall(sent)
+        for path in ("/healthz", "/metrics", "/", "/api/v1/status"):
+            assert httpx.get(f"{whole.url}{path}", timeout=5).status_code == 200
+    finally:
+        for one in slow:
+            one.close()
+        whole.stop()
+
+
+def test_an_address_has_a_share_and_probes_are_answered_beyond_it() -> None:
+    let_go = asyncio.Event()
+    under_way: list[Scope] = []
+
+    async def hangs(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/hang":
+            under_way.append(scope)
+            await let_go.wait()
+        await PlainTextResponse("answered")(scope, receive, send)
+
+    server = StatusServer(HttpSettings(port=free_port()), hangs)
+    server.start()
+    hanging = []
+    try:
+        for _ in range(45):
+            one = socket.create_connection(("127.0.0.1", server._http.port))
+            one.sendall(b"GET /hang HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            hanging.append(one)
+        wait_until(lambda: len(under_way) == 45)
+        assert httpx.get(f"{server.url}/other").status_code == 503
+        assert httpx.get(f"{server.url}/healthz").text == "answered"
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(transport=elsewhere) as client:
+            assert client.get(f"{server.url}/other").text == "answered"
+    finally:
+        for one in hanging:
+            one.close()
+        server.stop()
 
 
 def test_who_asks_byte_by_byte_is_ended(server: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
