@@ -1,5 +1,6 @@
 """Asks one endpoint over HTTP what became of transactions."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -117,6 +118,7 @@ class Asker:
         self._keys = dict(keys or {})
         self._wall_clock_ms = wall_clock_ms
         self._names = names or Names(_NAME_SECONDS)
+        self._long_answers = asyncio.Lock()
 
     async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> EndpointAnswer:
         """Ask once about requests of one group. Never raises for what an endpoint does or fails to do."""
@@ -138,6 +140,9 @@ class Asker:
                 response = await self._post(url, requests, [_head(requests[0])])
         except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways)
             return _failed(redacted(url), requests, error, keyed=keyed)
+        if len(response.content) > _ANSWER_BYTES:  # it may take 0.1 s to read, and others must have turns between
+            async with self._long_answers:
+                await asyncio.sleep(0)
         url = redacted(url)  # for people, from here on
         verdicts = _read(url, response.content, requests) if response.complete else None
         if verdicts is not None and response.signed:

@@ -1,11 +1,13 @@
 """An answer that costs much to read is not read to its end: the loop that reads it has other endpoints to ask."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from checkback.wire.protocol import Action
-from checkers import EndpointVerdict
+from checkers import AllowList, Asker, Endpoint, EndpointVerdict, ask
 from checkers.http.session import BoundedConnector
 from tests.checkers.asking import REQUEST, ask_about
 from tests.checkers.serving import http, serving
@@ -56,3 +58,29 @@ def test_of_much_that_comes_only_the_first_part_is_parsed(received: list[bytes])
     answers, error = asyncio.run(parsed())
     assert 0 < answers < 1_000
     assert error is not None
+
+
+def test_one_long_answer_is_read_in_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    response = ask._Response(200, b'{"answers": [' + b"[]," * 40_000 + b"[]]}", complete=True, signed=True, location="")
+    turns, read_in = [0], list[int]()
+
+    async def post(*_: Any) -> ask._Response:
+        return response
+
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    async def asked() -> None:
+        nothing: Any = None
+        asker = Asker(nothing, AllowList([]))
+        counting = asyncio.create_task(count())
+        two = [REQUEST, replace(REQUEST, transaction_id="tx-18")]
+        await asyncio.gather(*(asker.ask(Endpoint("http://127.0.0.1/", 2), two) for _ in range(5)))
+        counting.cancel()
+
+    monkeypatch.setattr(Asker, "_post", post)
+    monkeypatch.setattr(ask, "_read", lambda *_: read_in.append(turns[0]))
+    asyncio.run(asked())
+    assert len(set(read_in)) == len(read_in) == 5
