@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
+import math
+import resource
 from collections.abc import Iterator
 
 import uvicorn
@@ -12,6 +15,10 @@ from checkback.answering.listening import listening_socket
 
 _STOP_SECONDS = 3
 _HEAD_SECONDS = 10.0
+_MOST_CONNECTIONS = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1_024) // 3
+"""Of each of two ports: a process without files could not answer its probes."""
+_LOG_SECONDS = 60.0
+_LOGGER = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
@@ -22,18 +29,40 @@ class _Server(uvicorn.Server):
 
 
 class _Prompt(BoundedConnection):
-    """Closes a connection whose next request does not come to the end of its headers in time; uvicorn waits."""
+    """Closes a connection whose next request does not come to the end of its headers in time; uvicorn waits.
+
+    Of too many connections it closes the one that has waited longest for its client.
+    """
+
+    _log_at = -math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """See :class:`asyncio.Protocol`."""
         super().connection_made(transport)
         self._seen: object = None
         self._looking = self.loop.call_later(_HEAD_SECONDS, self._look)
+        self.since = self.loop.time()
+        if len(self.connections) > _MOST_CONNECTIONS:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
         self._looking.cancel()
         super().connection_lost(exc)
+
+    def _make_room(self) -> None:
+        others = [one for one in self.connections if isinstance(one, _Prompt) and one is not self]
+        waiting = [one for one in others if one.cycle is None or one.cycle.response_complete or one.cycle.more_body]
+        ended = min(waiting, key=lambda one: one.since, default=self)
+        self.connections.discard(ended)
+        ended.transport.abort()
+        if self.loop.time() - _Prompt._log_at >= _LOG_SECONDS:
+            _Prompt._log_at = self.loop.time()
+            _LOGGER.warning(
+                "More than %d connections are open at an HTTP port, a third of this process's files (ulimit -n): each "
+                "further one ends the one that has waited longest for its client.",
+                _MOST_CONNECTIONS,
+            )
 
     def _look(self) -> None:
         idle = self.cycle is None or self.cycle.response_complete
