@@ -9,6 +9,7 @@ from checkback.exceptions import CheckbackError, ConfigurationError, Transaction
 from checkback.kafka.librdkafka.errors import FENCED, GONE, REFUSED, TOO_LARGE, error_code
 from checkback.kafka.librdkafka.library import KafkaError, KafkaException, TopicPartition
 from checkback.kafka.librdkafka.transactional import Transactional
+from checkback.kafka.reaching import REQUEST_MS
 from checkback.wire.protocol import Topics
 from streaming.batch.record import Record
 from streaming.brokers.directory import Known, TopicDirectory
@@ -18,6 +19,8 @@ from streaming.kafka_sink.topic_limits import KnownLimits
 
 _AWAY_SECONDS = 120.0
 _OPERATION_SECONDS = 30.0
+_MARGIN_SECONDS = 1.5 * REQUEST_MS / 1000
+"""librdkafka notices that its time is over only when a connection fails, or a request after REQUEST_MS."""
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 120.0
@@ -154,7 +157,7 @@ class KafkaTransaction:
         deadline = monotonic() + self._timeout_ms / 1000
         while True:
             try:
-                return self._kafka.add_offsets(offsets, group, _OPERATION_SECONDS)
+                return self._kafka.add_offsets(offsets, group, _OPERATION_SECONDS, _MARGIN_SECONDS)
             except KafkaException as error:
                 repeatable = error.args[0].retriable() and not error.args[0].txn_requires_abort()
                 if not repeatable or monotonic() >= deadline:

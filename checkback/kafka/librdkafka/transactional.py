@@ -14,14 +14,13 @@ from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, serve
 from checkback.kafka.librdkafka.group_offsets import in_time
 from checkback.kafka.librdkafka.making import make_client
-from checkback.kafka.reaching import RECONNECT_MS, REQUEST_MS
+from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.limits import MOST_RECORD_BYTES
 
 _METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
 _SETTLED_SECONDS = 5.0
-_LONGER_SECONDS = 1.5 * REQUEST_MS / 1000
-"""librdkafka notices that its time is over only when a connection fails, or a request after REQUEST_MS."""
+_LONGER_SECONDS = 1.0
 
 
 class StuckError(CheckbackError):
@@ -127,8 +126,12 @@ class Transactional:
         self.spent = True
         self.producer.begin_transaction()
 
-    def add_offsets(self, offsets: Sequence[TopicPartition], group: Any, seconds: float) -> None:
+    def add_offsets(
+        self, offsets: Sequence[TopicPartition], group: Any, seconds: float, margin: float | None = None
+    ) -> None:
         """Put a group's offsets into the transaction.
+
+        ``margin`` (s): how much later than ``seconds`` librdkafka may answer before its call counts as lost.
 
         Raises:
             KafkaException: Kafka does not take them, or has not answered in time (_TIMED_OUT). Then that producer is of
@@ -136,7 +139,8 @@ class Transactional:
         """
         send = self.producer.send_offsets_to_transaction
         try:
-            in_time(seconds + _LONGER_SECONDS, lambda: send(list(offsets), group, seconds))
+            late = _LONGER_SECONDS if margin is None else margin
+            in_time(seconds + late, lambda: send(list(offsets), group, seconds))
         except KafkaException as error:
             self._unanswered = error_code(error) in TIMED_OUT
             raise
