@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -84,6 +85,20 @@ class Process:
     def terminate(self) -> None:
         """SIGTERM."""
         self._process.terminate()
+
+    def terminate_in_order(self, seconds: float = 60.0) -> None:
+        """SIGTERM, once it has a handler of its own: one that is still starting would end without closing anything."""
+        deadline = time.monotonic() + seconds
+        while self._process.poll() is None and not self._handles_sigterm() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self._process.terminate()
+
+    def _handles_sigterm(self) -> bool:
+        with suppress(OSError):
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+            caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+            return bool(caught >> (signal.SIGTERM - 1) & 1)
+        return True  # not Linux, or it has just ended
 
     def wait(self, seconds: float) -> int | None:
         """Exit status, None when it still runs after so long."""

@@ -29,3 +29,12 @@ def test_a_process_that_a_fault_has_ended_has_not_crashed(tmp_path: Path) -> Non
 def test_programs_of_tests_print_their_stack_when_they_crash() -> None:
     program = "import faulthandler; assert faulthandler.is_enabled()"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_process_that_is_still_starting_is_told_to_end_when_it_can_do_so_in_order(tmp_path: Path) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))"
+    program = f"import signal, sys, time\ntime.sleep(1)\n{handler}\ntime.sleep(60)\n"
+    (tmp_path / "starting.py").write_text(program, encoding="utf-8")
+    process = Process(["starting"], {"PYTHONPATH": str(tmp_path)}, tmp_path / "log")
+    process.terminate_in_order()
+    assert process.wait(60) == 7

@@ -64,7 +64,7 @@ def _kill_at_rebalance(system: EffectsSystem, this: Round) -> float:
 
 
 def _kill_at_close(system: EffectsSystem, this: Round) -> float:
-    strike_one(system, this, _drawn(system, this).process.terminate)
+    strike_one(system, this, _drawn(system, this).process.terminate_in_order)
     return time.time()
 
 

@@ -104,7 +104,7 @@ class EffectsSystem:
 
     def end(self, member: Member) -> None:
         """Have it end in order."""
-        member.process.terminate()
+        member.process.terminate_in_order()
         self.wait_for_end(member)
 
     def wait_for_end(self, member: Member) -> None:
