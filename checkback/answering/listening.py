@@ -57,10 +57,10 @@ def _name_of(host: str) -> str:
 def _is_ours(name: str, local: str) -> bool:
     """Whether it is a loopback address, or the one that the connection came to."""
     try:
-        asked, came_to = _address(name), _address(local)
+        address, own = _address(name), _address(local)
     except ValueError:
         return False
-    return asked.is_loopback or asked == came_to
+    return address.is_loopback or address == own
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:

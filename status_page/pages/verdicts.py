@@ -9,6 +9,8 @@ from status_page.words import age, clipped, count, duration, number
 
 _LATE_MS, _STALLED_MS = 15_000, 60_000
 """A job takes a batch at least every few seconds, also when nothing comes."""
+_LATE_BATCHES = 3
+"""Of a backlog a batch may take longer: it is late after so many times what the last one took."""
 _OLD_MS = 600_000
 """A transaction that is in doubt for so long needs somebody: checks end most within a minute."""
 _BEHIND_SECONDS = 60.0
@@ -69,7 +71,7 @@ def _flows(facts: JobFacts) -> HealthAnswer:
     if batch is None:
         return _starting(question, facts)
     still_ms = facts.now_ms - batch.ended_ms
-    if still_ms > _LATE_MS:
+    if still_ms > min(_STALLED_MS, max(_LATE_MS, _LATE_BATCHES * batch.seconds * 1000)):
         level, answer = (Attention.ACT, "No") if still_ms > _STALLED_MS else (Attention.LOOK, "Not at present")
         detail = f"Batch {batch.number:,} ended {age(batch.ended_ms, facts.now_ms)} ago, and none since."
         if facts.kafka_away_ms is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
@@ -21,6 +21,7 @@ _AWAY_SECONDS = 120.0
 _OPERATION_SECONDS = 30.0
 _MARGIN_SECONDS = 1.5 * REQUEST_MS / 1000
 """librdkafka notices that its time is over only when a connection fails, or a request after REQUEST_MS."""
+_AGAIN_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 120.0
@@ -162,6 +163,7 @@ class KafkaTransaction:
                 repeatable = error.args[0].retriable() and not error.args[0].txn_requires_abort()
                 if not repeatable or monotonic() >= deadline:
                     raise
+            sleep(_AGAIN_SECONDS)  # not tenacity: it would keep the error, and with its frames this producer
 
     def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
         """Abort; gives what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or itself.

@@ -61,12 +61,19 @@ def test_nothing_flows_while_kafka_is_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "level", "answer"),
-    [(14, Attention.WELL, "Yes"), (16, Attention.LOOK, "Not at present"), (61, Attention.ACT, "No")],
+    ("took", "seconds", "level", "answer"),
+    [
+        (0.4, 14, Attention.WELL, "Yes"),
+        (0.4, 16, Attention.LOOK, "Not at present"),
+        (0.4, 61, Attention.ACT, "No"),
+        (15.0, 44, Attention.WELL, "Yes"),
+        (15.0, 46, Attention.LOOK, "Not at present"),
+        (90.0, 61, Attention.ACT, "No"),
+    ],
 )
-def test_nothing_flows_if_no_batch_ends(seconds: int, level: Attention, answer: str) -> None:
-    """The figures of the last five minutes say nothing of that: Kafka may be away."""
-    late = BatchFacts(7, NOW_MS - seconds * 1000, 0.4, records=100, records_per_second=250.0)
+def test_nothing_flows_if_no_batch_ends(took: float, seconds: int, level: Attention, answer: str) -> None:
+    """The figures of the last five minutes say nothing of that: Kafka may be away. Batches of a backlog are long."""
+    late = BatchFacts(7, NOW_MS - seconds * 1000, took, records=100, records_per_second=250.0)
     (found, *_) = answers(flow=flow(half=10, committed=9), batch=late)
     assert (found.level, found.answer) == (level, answer)
 
