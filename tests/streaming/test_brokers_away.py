@@ -62,9 +62,7 @@ class Two:
         self.admin(
             lambda admin: admin.create_topics([NewTopic(full, -1, -1, dict(enumerate(brokers)), topic_configs=configs)])
         )
-        # each broker learns of it by itself, and the sink may ask either
-        asked = [self.place.bootstrap_servers, *([self.second.bootstrap_servers] if self.second.running else [])]
-        wait_until(lambda: all(len(self._partitions(full, one)) == len(brokers) for one in asked), what=full)
+        self._wait_until_known(full, len(brokers))
         return full
 
     def admin(self, call: Callable[[KafkaAdminClient], Any]) -> Any:
@@ -80,7 +78,8 @@ class Two:
         counts = dict.fromkeys((*topics.all(), self.place.real_topic), 1) | dict.fromkeys((topics.half, topics.op), 2)
         made = [NewTopic(name, -1, -1, {number: [1] for number in range(count)}) for name, count in counts.items()]
         self.admin(lambda admin: admin.create_topics(made))
-        wait_until(lambda: self.leaders(topics.half) == [1, 1], "the topics")
+        for name, count in counts.items():
+            self._wait_until_known(name, count)
 
     def leaders(self, topic: str) -> list[int]:
         """Of each partition; -1 for none."""
@@ -92,9 +91,27 @@ class Two:
         found = self._partitions(topic)
         return len(found[0].isrs) if found else 0
 
-    def _partitions(self, topic: str, bootstrap_servers: str = "") -> Any:
-        client = AdminClient({"bootstrap.servers": bootstrap_servers or self.place.bootstrap_servers})
-        return client.list_topics(topic, 10).topics[topic].partitions
+    def _wait_until_known(self, topic: str, partitions: int) -> None:
+        """Each broker learns of a topic by itself, and the sink may ask either: wait until each running one knows it.
+
+        A client asks any broker of the cluster, whichever it was given: the answer names the one that gave it.
+        """
+        missing = {1, 2} if self.second.running else {1}
+
+        def all_know() -> bool:
+            answer = self._answer(topic)
+            if len(answer.topics[topic].partitions) == partitions:
+                missing.discard(answer.orig_broker_id)
+            return not missing
+
+        wait_until(all_know, f"{topic} on each broker")
+
+    def _partitions(self, topic: str) -> Any:
+        return self._answer(topic).topics[topic].partitions
+
+    def _answer(self, topic: str) -> Any:
+        client = AdminClient({"bootstrap.servers": self.place.bootstrap_servers})
+        return client.list_topics(topic, 10)
 
     def write(self, *outcomes: dict[str, Any]) -> PartitionReport:
         """One batch; what was delivered from a half message that the sink wrote is for the test to give again."""
