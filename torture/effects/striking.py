@@ -9,6 +9,7 @@ from torture.effects.schedule import Round
 from torture.effects.steps import Step
 from torture.effects.strike import Deed, Strike, give, release, struck, withdraw
 from torture.effects.system import EffectsSystem, Member
+from torture.processes import Process
 from torture.waiting import NotRecoveredError
 
 _COME_SECONDS = 60.0
@@ -26,7 +27,10 @@ def strike_one(
     *,
     deed: Deed = Deed.KILLED,
 ) -> Member:
-    """Order it, wait until it was carried out, and say by whom. ``bring_about``: what has a consumer come there.
+    """Order it, wait until it was carried out, and return the consumer that came there.
+
+    ``bring_about`` makes a consumer come to the step. If it returns a process, it is called again when that process has
+    ended without coming there.
 
     Raises:
         NotRecoveredError: nobody came to the step.
@@ -35,7 +39,7 @@ def strike_one(
     strike = _strike(this, deed)
     there_are = {member.process.pid: (member, member.process) for member in system.members}
     give(folder, strike)
-    bring_about()
+    coming = bring_about()
     deadline = time.monotonic() + _COME_SECONDS
     try:
         while True:
@@ -44,6 +48,8 @@ def strike_one(
                 break
             if time.monotonic() > deadline:
                 raise NotRecoveredError(f"Within {_COME_SECONDS:.0f} s no consumer came to the step '{this.step}'.")
+            if isinstance(coming, Process) and coming.exit_status is not None:
+                coming = bring_about()
             system.supervise()
             there_are |= {member.process.pid: (member, member.process) for member in system.members}
             time.sleep(_LOOK_SECONDS)
