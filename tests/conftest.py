@@ -33,9 +33,9 @@ _SERVICES = frozenset({"broker", "proxied_broker", "spark", "database", "postgre
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a service of its own, for make test-fast: fixtures say so."""
+    """Mark tests that need a service, for make test-fast: by their fixtures, or if their module starts a broker."""
     for item in items:
-        if _SERVICES & set(getattr(item, "fixturenames", ())):
+        if _SERVICES & set(getattr(item, "fixturenames", ())) or hasattr(getattr(item, "module", None), "LocalKafka"):
             item.add_marker("service")
 
 
