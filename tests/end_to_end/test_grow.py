@@ -1,65 +1,66 @@
 """A checkpoint gets other state partitions, and goes on: nothing is lost, and nothing comes twice."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
 
-from checkback import CheckEndpoint, CheckRequest, LocalTransactionState, Message, TransactionProducer
-from checkback.exceptions import CheckbackError
-from checkback.listener import HalfMessage
-from checkback.testing import LocalCluster
+from checkback import CallableListener, CheckEndpoint, LocalTransactionState, Message, TransactionProducer
+from checkback.exceptions import CheckpointMismatchError
+from checkback_cli import app
+from tests.end_to_end.job import running
+from tests.place import STATE_PARTITIONS, Place, find_by_environment, wait_until
 
-TOPIC = "orders"
-JOB = {"TRANSACTIONS__TIMEOUT": "25s", "TRANSACTIONS__CHECK_INTERVAL": "5s"}
+TIMES = {"timeout": "25s", "check_interval": "5s"}
 
 
-class Listener:
-    """Every second transaction stays open until it is asked about; all are committed in the end."""
+class SessionsSpark:
+    """The test session's Spark, which goes on when somebody stops it."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
 
-    def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
-        return LocalTransactionState.UNKNOWN if arg % 2 else LocalTransactionState.COMMIT
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
 
-    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
-        self.asked.append(request.transaction_id)
-        return LocalTransactionState.COMMIT
+    def stop(self) -> None:
+        """The next test needs it."""
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster([TOPIC], heap_megabytes=256) as started:
-        yield started
+def checkpoint(place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Which the command finds, and reads with the test session's Spark."""
+    find_by_environment(place, monkeypatch)
+    monkeypatch.setenv("CHECKBACK_JOB__NAME", place.topics.prefix.rstrip("."))
+    monkeypatch.setenv("CHECKBACK_JOB__MASTER", "local[2]")
+    monkeypatch.setattr("streaming.growing.build_session", lambda _: SessionsSpark(spark))
+    return place.folder / "checkpoint"
 
 
-def send(cluster: LocalCluster, listener: Listener, numbers: range) -> None:
-    with TransactionProducer(cluster.bootstrap_servers, "shop", listener) as producer:
+def send(place: Place, numbers: range) -> None:
+    """Every second one stays open until somebody is there who can be asked."""
+    with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
         for number in numbers:
-            producer.send_in_transaction(Message(TOPIC, b"%d" % number, key=b"%d" % (number % 5)), arg=number)
+            half = producer.prepare(Message(place.real_topic, b"%d" % number, key=b"%d" % (number % 5)))
+            if not number % 2:
+                producer.commit(half)
 
 
-def grow(cluster: LocalCluster, partitions: int, settings: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    variables = {
-        "KAFKA__BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
-        "JOB__CHECKPOINT": str(cluster.folder / "checkpoint"),
-        "JOB__DRIVER_MEMORY": "1g",
-        "JOB__MASTER": "local[2]",
-        **settings,
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "checkback", "grow", "--state-partitions", str(partitions)],
-        env={**os.environ, **{f"CHECKBACK_{name}": value for name, value in variables.items()}},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+def run_until(place: Place, spark: SparkSession, delivered: int, partitions: int = STATE_PARTITIONS) -> list[int]:
+    """The job, until so many messages are there; gives them."""
+
+    def values() -> list[int]:
+        return sorted(int(record.value) for record in place.read(place.real_topic))
+
+    with running(place, spark, transactions=TIMES, job={"state_partitions": partitions}):
+        wait_until(lambda: len(values()) >= delivered, f"{delivered} messages")
+    return values()
+
+
+def grow(partitions: int) -> Result:
+    return CliRunner().invoke(app, ["grow", "--state-partitions", str(partitions)])
 
 
 def as_if_cut_off(checkpoint: Path, partitions: int, before: int) -> None:
@@ -86,33 +87,30 @@ def as_if_growing(checkpoint: Path, partitions: int, before: int) -> None:
     (checkpoint / f"checkback-growing-{partitions}").touch()
 
 
-def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(cluster: LocalCluster) -> None:
-    listener = Listener()
-    with CheckEndpoint(cluster.bootstrap_servers, "shop", listener):
-        with cluster.running_job(JOB):
-            send(cluster, listener, range(60))
-            cluster.wait_for(TOPIC, 30)
-        assert not listener.asked, "nothing was left open for what is tested"
-        done = grow(cluster, 5, JOB)
-        assert "has 5 state partitions now, and had 2" in done.stdout, done.stdout + done.stderr
-        send(cluster, listener, range(60, 80))
-        as_if_cut_off(cluster.folder / "checkpoint", 5, 2)
-        with pytest.raises(CheckbackError, match="'checkback grow --state-partitions 5' was cut off"):
-            cluster.running_job(JOB).__enter__()
-        assert "type it again" in grow(cluster, 4, JOB).stderr
-        given_up = grow(cluster, 2, JOB)
-        assert "has 2 state partitions." in given_up.stdout, given_up.stdout + given_up.stderr
-        with cluster.running_job(JOB):
-            cluster.wait_for(TOPIC, 40)  # it is the old one, and goes on
-        assert grow(cluster, 3, JOB).returncode == 0  # and no job does a batch before it grows again
-        again = grow(cluster, 5, JOB)
-        assert again.returncode == 0, again.stdout + again.stderr
-        for cut_off in (as_if_cut_off, as_if_power_was_lost):
-            cut_off(cluster.folder / "checkpoint", 5, 3)
-            again = grow(cluster, 5, JOB)
-            assert again.returncode == 0, again.stdout + again.stderr
-        (cluster.folder / "checkpoint" / "checkback-growing-5").touch()  # all but the last step was done
-        assert grow(cluster, 5, JOB).returncode == 0
-        with cluster.running_job({**JOB, "JOB__STATE_PARTITIONS": "5"}):
-            found = cluster.wait_for(TOPIC, 80)
-    assert sorted(int(record.value) for record in found) == list(range(80))
+def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(
+    place: Place, spark: SparkSession, checkpoint: Path
+) -> None:
+    send(place, range(60))
+    assert run_until(place, spark, 30) == list(range(0, 60, 2)), "nothing was left open for what is tested"
+    done = grow(5)
+    assert "has 5 state partitions now, and had 2" in done.output, (done.output, done.exception)
+    send(place, range(60, 80))
+    as_if_cut_off(checkpoint, 5, 2)
+    with pytest.raises(CheckpointMismatchError, match="'checkback grow --state-partitions 5' was cut off"):
+        run_until(place, spark, 0)
+    assert "type it again" in str(grow(4).exception)
+    given_up = grow(2)
+    assert "has 2 state partitions." in given_up.output, (given_up.output, given_up.exception)
+    run_until(place, spark, 40)  # it is the old one, and goes on
+    assert grow(3).exit_code == 0  # and no job does a batch before it grows again
+    again = grow(5)
+    assert again.exit_code == 0, (again.output, again.exception)
+    for cut_off in (as_if_cut_off, as_if_power_was_lost):
+        cut_off(checkpoint, 5, 3)
+        again = grow(5)
+        assert again.exit_code == 0, (again.output, again.exception)
+    (checkpoint / "checkback-growing-5").touch()  # all but the last step was done
+    assert grow(5).exit_code == 0
+    committed = CallableListener(*[lambda *_: LocalTransactionState.COMMIT] * 2)
+    with CheckEndpoint(place.bootstrap_servers, "shop", committed, topics=place.topics):
+        assert run_until(place, spark, 80, partitions=5) == list(range(80))
