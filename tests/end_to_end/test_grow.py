@@ -36,6 +36,7 @@ def checkpoint(place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CHECKBACK_JOB__NAME", place.topics.prefix.rstrip("."))
     monkeypatch.setenv("CHECKBACK_JOB__MASTER", "local[2]")
     monkeypatch.setattr("streaming.growing.build_session", lambda _: SessionsSpark(spark))
+    monkeypatch.setattr("checkback_cli.running.grow.log_to_stdout", lambda _: None)  # would outlive the command
     return place.folder / "checkpoint"
 
 
