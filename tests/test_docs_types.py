@@ -79,10 +79,11 @@ def test_each_block_is_type_checked(tmp_path: Path) -> None:
         for file, index in blocks()
         if file != UNTYPED  # Django ships no types; tests/django runs what the page says
     }
-    done = checked(tmp_path, programs)
-    assert done.returncode == 0, done.stdout + done.stderr
     wrong = {"wrong": "producer.send_in_transaction(Message('orders', 'text'))\n"}
-    assert "arg-type" in checked(tmp_path, wrong).stdout
+    done = checked(tmp_path, programs | wrong)
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert len(errors) == 1, done.stdout + done.stderr
+    assert re.fullmatch(r"wrong\.py:2: error: .*\[arg-type\]", errors[0]), done.stdout
 
 
 def commands() -> list[str]:
