@@ -156,7 +156,8 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
         outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=3, attempt=-1),
     ]
     report = two.write(*batch)
-    assert monotonic() - began < AT_ONCE_SECONDS
+    first_seconds = monotonic() - began
+    assert first_seconds < AT_ONCE_SECONDS
     assert json.loads(report.counts) == {"committed": 3, "held": 1}
     assert two.values(two.place.real_topic) == [b"before", b"others"]
     assert two.held() == {b"held": f"committed, but not deliverable to {far} partition 0: that partition has no leader"}
@@ -167,7 +168,7 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
         *(outcome(far, value=b"%d" % number) for number in range(9)),
         *(outcome(far, key=key, value=b"keyed " + key) for key in (b"a", b"b", b"c", b"d")),
     )
-    assert monotonic() - began < 5, "the next batch knows, and does not wait"
+    assert monotonic() - began < first_seconds, "the first batch waited 5 s for a leader; the next one does not"
     keyed = {key: (murmur2(key) & 0x7FFFFFFF) % 2 for key in (b"a", b"b", b"c", b"d")}
     assert set(keyed.values()) == {0, 1}
     near = [b"near", *(b"%d" % number for number in range(9)), *(b"keyed " + key for key in keyed if keyed[key])]

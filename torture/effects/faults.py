@@ -67,13 +67,21 @@ def _kill_at_rebalance(system: EffectsSystem, this: Round) -> float:
 def _kill_at_close(system: EffectsSystem, this: Round) -> float:
     """A consumer is told to end, and dies as it closes. One without partitions stores nothing: then another is told."""
     dice = random.Random(this.seed)  # noqa: S311  (dice, no secret)
+    closing: list[Member] = []
 
     def close_one() -> Process:
-        process = dice.choice(system.members).process
-        process.terminate_in_order()
-        return process
+        for member in closing:  # it has ended as it was told
+            system.start_again(member)
+            system.members.append(member)
+        closing[:] = [dice.choice(system.members)]
+        system.members.remove(closing[0])  # its end is no finding
+        closing[0].process.terminate_in_order()
+        return closing[0].process
 
-    strike_one(system, this, close_one)
+    try:
+        strike_one(system, this, close_one)
+    finally:
+        system.members += closing
     return time.time()
 
 
