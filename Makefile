@@ -46,7 +46,7 @@ test coverage: $(READY)
 	$(REPORT) rm -rf $$logs; exit $$status
 
 # The pure tier: what needs no Kafka, no Spark, no PostgreSQL and no program of its own. Two processes.
-FAST := $(PYTEST) -m "not service and not lab" --timeout=120
+FAST := $(PYTEST) -m "not service and not lab" --timeout=30
 test-fast: $(READY)
 	@$(FAST) tests/state tests/conf tests/kafka tests/checkers --ignore=tests/state/test_model.py & first=$$!; status=0; \
 	$(FAST) tests/consumer tests/test_rooms.py tests/test_style.py tests/test_semantics.py tests/test_security_page.py || status=$$?; \

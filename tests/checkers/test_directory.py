@@ -354,11 +354,11 @@ def test_a_very_long_announcement_counts_as_unreadable() -> None:
     assert urls(heard, "orders", 1) == []
 
 
-def test_the_first_of_twenty_thousand_costs_what_the_first_of_one_does() -> None:
+def test_the_first_of_a_hundred_thousand_costs_what_the_first_of_one_does() -> None:
     heard = EndpointDirectory({}, TTL_MS, per_group=10**6, bytes_in_all=10**9)
-    for number in range(20_000):
+    for number in range(100_000):
         hear(heard, "orders", str(number), f"http://{number}/", 0)
     start = time.thread_time()
     for _ in range(1_000):
-        assert next(iter(heard.endpoints("orders", "paid", 0))).url == "http://19999/"
-    assert time.thread_time() - start < 1.0  # a scan of all took 20 s
+        assert next(iter(heard.endpoints("orders", "paid", 0))).url == "http://99999/"
+    assert time.thread_time() - start < 1.0  # it was 106 s

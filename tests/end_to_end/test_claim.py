@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
-from checkback.exceptions import CheckbackError, CheckpointMismatchError, TakenOverError
+from checkback.exceptions import CheckbackError, CheckpointMismatchError
 from checkback.local.kafka import free_port
 from streaming import TransactionJob
 from streaming.class_archive import archive_file, archive_options
 from tests.end_to_end.job_process import Job
 from tests.listening import addresses
-from tests.place import STATE_PARTITIONS, Place, wait_until
+from tests.place import Place, wait_until
 
 Sections = dict[str, dict[str, Any]]
 
@@ -85,19 +85,15 @@ def test_another_name_on_the_same_topics_is_refused_and_on_others_it_is_not(plac
         job.wait(1)
 
 
-def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: Place, spark: SparkSession) -> None:
+def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: Place) -> None:
     port = free_port()
-    same = {"NAME": place.topics.prefix.rstrip("."), "STATE_PARTITIONS": str(STATE_PARTITIONS)}
-    of_job = {f"CHECKBACK_JOB__{name}": value for name, value in same.items()}
-    second = Job(place, {"CHECKBACK_HTTP__PORT": str(port), **of_job})
+    first, second = (Job(place, {"CHECKBACK_HTTP__PORT": str(port)}) for _ in range(2))
     deliveries = Deliveries(place)
     try:
-        with TransactionJob(place.settings(http={"port": port}), spark=spark) as first:
-            deliveries.one_more()
-            wait_until(lambda: b"checkback_batch" in metrics(port), what="metrics of the first job")
-            second.start()
-            with pytest.raises(TakenOverError, match="Another job has taken over: process"):
-                wait_until(lambda: first.wait(1), what="the end of the first job")
+        first.start()
+        deliveries.one_more()
+        second.start()
+        assert first.ends() == 1
         deliveries.one_more()
         wait_until(lambda: b"checkback_batch" in metrics(port), what="metrics of the second job")
         assert addresses(second.process) == {"127.0.0.1"}  # page, metrics, Spark: for this machine
@@ -105,7 +101,11 @@ def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: 
             assert str(archive_file()) in mapped(second.process), "the classes of its Java were ready"
         assert second.terminate() == 0
     finally:
+        first.kill()
         second.kill()
+    said = first.said()
+    assert "TakenOverError: Another job has taken over: process" in said
+    assert "Traceback" not in said
 
 
 def mapped(process: psutil.Process) -> set[str]:

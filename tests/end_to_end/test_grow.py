@@ -17,7 +17,7 @@ TIMES = {"timeout": "25s", "check_interval": "5s"}
 
 
 class SessionsSpark:
-    """The test session's Spark, which goes on when somebody stops it."""
+    """The test session's Spark, which the command cannot stop."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -31,17 +31,18 @@ class SessionsSpark:
 
 @pytest.fixture
 def checkpoint(place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Which the command finds, and reads with the test session's Spark."""
+    """The checkpoint that the grow command finds by its settings; it runs on the test session's Spark."""
     find_by_environment(place, monkeypatch)
     monkeypatch.setenv("CHECKBACK_JOB__NAME", place.topics.prefix.rstrip("."))
     monkeypatch.setenv("CHECKBACK_JOB__MASTER", "local[2]")
     monkeypatch.setattr("streaming.growing.build_session", lambda _: SessionsSpark(spark))
-    monkeypatch.setattr("checkback_cli.running.grow.log_to_stdout", lambda _: None)  # would outlive the command
+    # a handler that stays would write to the closed output of this call
+    monkeypatch.setattr("checkback_cli.running.grow.log_to_stdout", lambda _: None)
     return place.folder / "checkpoint"
 
 
 def send(place: Place, numbers: range) -> None:
-    """Every second one stays open until somebody is there who can be asked."""
+    """Send these numbers; every second transaction stays open until a check endpoint answers."""
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
         for number in numbers:
             half = producer.prepare(Message(place.real_topic, b"%d" % number, key=b"%d" % (number % 5)))
@@ -50,7 +51,7 @@ def send(place: Place, numbers: range) -> None:
 
 
 def run_until(place: Place, spark: SparkSession, delivered: int, partitions: int = STATE_PARTITIONS) -> list[int]:
-    """The job, until so many messages are there; gives them."""
+    """Run the job until this many messages are delivered, and return their values."""
 
     def values() -> list[int]:
         return sorted(int(record.value) for record in place.read(place.real_topic))

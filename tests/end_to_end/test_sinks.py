@@ -12,7 +12,7 @@ from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from streaming import TransactionJob
 from streaming.batch.failpoints import Failpoint
-from tests.end_to_end.job import OnlyHere, running
+from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 from tests.tables import Database, Table, delta_table, parquet_table, postgresql_table
 
@@ -86,7 +86,7 @@ def test_a_table_that_fails_stops_the_job_in_one_sentence_and_gets_everything_la
     settings = place.settings(sinks=given, transactions={"timeout": "1h"})
     with (
         pytest.raises(DestinationError, match=r"^Destination warehouse could not take batch 0: ") as error,
-        TransactionJob(settings, None, spark, OnlyHere(away)) as job,
+        TransactionJob(settings, None, spark, _OnlyHere(away)) as job,
     ):
         wait_until(lambda: job.wait(1), what="the job's end")
     assert error.value.retriable
@@ -98,3 +98,17 @@ def test_a_table_that_fails_stops_the_job_in_one_sentence_and_gets_everything_la
     for table in (warehouse, tables["files"]):
         assert [row["id"] for row in table.read()] == [message.transaction_id]
     assert len(place.read(place.real_topic)) == 1
+
+
+class _OnlyHere:
+    """A hook for this process; in tasks, which get a copy, it sees nothing."""
+
+    def __init__(self, seen: Any) -> None:
+        self._seen = seen
+
+    def __call__(self, step: Failpoint, batch: int) -> None:
+        if self._seen:
+            self._seen(step, batch)
+
+    def __reduce__(self) -> tuple[type["_OnlyHere"], tuple[None]]:
+        return _OnlyHere, (None,)

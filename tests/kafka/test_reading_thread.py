@@ -70,7 +70,7 @@ async def nobody_waits_for_a_call_that_does_not_come_back() -> None:
             await thread.run(lambda _: later.set())
     before = monotonic()
     thread.close()
-    assert monotonic() - before < 50  # the call hangs for 60 s
+    assert monotonic() - before < 10
     assert not hanging.done()
     forever.set()
     await hanging

@@ -39,10 +39,10 @@ def test_without_kafka_it_says_so_quickly(transport: TransportName) -> None:
         options = {"bootstrap_timeout_ms": 300} if transport is TransportName.KAFKA_PYTHON else {}
         with pytest.raises(ConfigurationError, match=f"No Kafka answers at {server}"):
             TransactionProducer(server, "orders", half_timeout_ms=300, transport=transport, kafka_options=options)
-    assert time.monotonic() - since < 30
+    assert time.monotonic() - since < 5
     left = set(threading.enumerate()) - threads
     for thread in left:
-        thread.join(60)
+        thread.join(5)
     assert not any(thread.is_alive() for thread in left)
 
 
@@ -65,7 +65,7 @@ def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(
         direct.commit(of_a_lane)
         since = monotonic()
         direct.close(seconds=2)
-        assert monotonic() - since < 20  # 2 s were given, and the client has one of its own
+        assert monotonic() - since < 2 + 1 + 1.5  # the client has a second of its own, and the machine is shared
         assert [one.getMessage() for one in caplog.records if of_a_lane.transaction_id in one.getMessage()]
         with pytest.raises(HalfMessageError) as raised:
             producer.send_in_transaction(Message("paid", b"value"))

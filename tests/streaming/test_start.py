@@ -44,7 +44,7 @@ def test_topics_that_are_not_there(place: Place) -> None:
 
 
 @pytest.mark.parametrize("listens", [False, True])
-def test_a_kafka_that_does_not_answer_is_named_long_before_a_minute(place: Place, *, listens: bool) -> None:
+def test_a_kafka_that_does_not_answer_is_said_within_ten_seconds(place: Place, *, listens: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         if not listens:
@@ -52,7 +52,7 @@ def test_a_kafka_that_does_not_answer_is_named_long_before_a_minute(place: Place
         began = time.monotonic()
         settings = place.settings(kafka={"bootstrap_servers": f"127.0.0.1:{port}"})
         said = refused(settings, ConfigurationError)
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 10
     assert f"No Kafka answers at 127.0.0.1:{port}" in said
     assert ("Somebody listens there" in said) == listens
 

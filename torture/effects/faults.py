@@ -65,16 +65,16 @@ def _kill_at_rebalance(system: EffectsSystem, this: Round) -> float:
 
 
 def _kill_at_close(system: EffectsSystem, this: Round) -> float:
-    """A consumer is told to end, and dies as it closes. One without partitions stores nothing: then another is told."""
+    """End a consumer and kill it as it closes. One without partitions stores nothing: then end another one."""
     dice = random.Random(this.seed)  # noqa: S311  (dice, no secret)
     closing: list[Member] = []
 
     def close_one() -> Process:
-        for member in closing:  # it has ended as it was told
+        for member in closing:  # it had no partitions
             system.start_again(member)
             system.members.append(member)
         closing[:] = [dice.choice(system.members)]
-        system.members.remove(closing[0])  # its end is no finding
+        system.members.remove(closing[0])  # else its end counts as a defect
         closing[0].process.terminate_in_order()
         return closing[0].process
 

@@ -86,7 +86,7 @@ def test_one_that_hangs_is_not_waited_for() -> None:
         begun = time.monotonic()
         with pytest.raises(JobSilentError, match=r"within 0\.2 s\. One that is busy may take longer: ask again"):
             ask(f"http://127.0.0.1:{silent.getsockname()[1]}", seconds=0.2)
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 2
 
 
 @pytest.mark.parametrize("url", ["9464", "ftp://x", "http://", "host:9464"])

@@ -209,7 +209,7 @@ def test_members_that_want_different_tags_notice(place: Topics, caplog: pytest.L
     one = member(place, Recording(), {place.real_topic: "a"})
     with one, member(place, Recording(), {place.real_topic: "b"}):
         soon(lambda: f"wants other tags of {place.real_topic} than" in caplog.text)
-    assert monotonic() - began < 40, "who has no partitions yet leaves at once, too, and nobody waits for it"
+    assert monotonic() - began < 25, "who has no partitions yet leaves at once, too, and nobody waits for it"
 
 
 def test_three_that_run_go_back_and_forward(place: Topics, tmp_path: Path) -> None:

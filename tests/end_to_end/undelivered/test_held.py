@@ -13,14 +13,13 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from checkback import Message, TransactionOptions, TransactionProducer
-from checkback.exceptions import CheckbackError, OperatorError
+from checkback.exceptions import OperatorError
 from checkback.operations.parked import ParkedMessage, ParkedMessages
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action
 from checkback_cli import app
-from streaming import TransactionJob
-from streaming.batch.failpoints import Failpoint
-from tests.end_to_end.job import OnlyHere, running
+from tests.end_to_end.job import running
+from tests.end_to_end.job_process import Job
 from tests.place import Place, wait_until
 
 
@@ -40,13 +39,9 @@ def held(place: Place) -> int:
     return sum("cb-held" in dict(record.headers) for record in place.read(place.topics.half))
 
 
-def fail_at_the_end(step: Failpoint, _batch: int) -> None:
-    if step is Failpoint.BATCH_ENDS:
-        raise RuntimeError("a crash, as it were")
-
-
-def test_topics_made_and_grown_late_get_their_messages_once_through_a_crash(place: Place, spark: SparkSession) -> None:
+def test_topics_made_and_grown_late_get_their_messages_once_through_a_crash(place: Place) -> None:
     late = f"{place.topics.prefix}late"
+    job = Job(place)
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
         lone = [producer.prepare(Message(late, b"%d" % number, b"k%d" % number)) for number in range(20)]
         beyond = [producer.prepare(Message(place.real_topic, b"%d" % number, partition=5)) for number in range(5)]
@@ -62,23 +57,20 @@ def test_topics_made_and_grown_late_get_their_messages_once_through_a_crash(plac
             producer.commit(message)
         producer.flush()
     at_once = {*(message.transaction_id.encode() for message in others), f"{several.transaction_id}#2".encode()}
-    with (
-        pytest.raises(CheckbackError, match="a crash, as it were"),
-        TransactionJob(place.settings(), None, spark, OnlyHere(fail_at_the_end)) as job,
-    ):
-        wait_until(lambda: job.wait(1), "the crash")
-    assert not [*(place.folder / "checkpoint" / "commits").glob("[0-9]*")], (
-        "Kafka has that batch, the checkpoint has not"
-    )
-    assert ids(place, place.real_topic).keys() == at_once
-    assert held(place) == 27
-    create(place, late)
-    admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
-    admin.create_partitions({place.real_topic: NewPartitions(6)})
-    admin.close()
-    with running(place, spark):
+    try:
+        job.start()
+        wait_until(lambda: ids(place, place.real_topic).keys() == at_once, "the delivery of the others")
+        wait_until(lambda: held(place) >= 27, "the half messages of those that are held")
+        job.kill()  # Kafka has that batch, the checkpoint may not
+        create(place, late)
+        admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+        admin.create_partitions({place.real_topic: NewPartitions(6)})
+        admin.close()
+        job.start()
         wait_until(lambda: ids(place, late).total() == 22, "the delivery to the topic made late")
         wait_until(lambda: ids(place, place.real_topic).total() == 26, "the delivery to the new partition")
+    finally:
+        job.kill()
     numbered = {f"{several.transaction_id}#{number}".encode() for number in (1, 3)}
     assert ids(place, late) == Counter({*(message.transaction_id.encode() for message in lone), *numbered})
     grown = {message.transaction_id.encode() for message in beyond}

@@ -45,7 +45,7 @@ def test_it_serves_until_it_is_stopped_and_again(server: StatusServer) -> None:
         began = time.monotonic()
         server.stop()
         server.stop()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 2
         with pytest.raises(httpx.ConnectError):
             httpx.get(server.url)
 
@@ -79,10 +79,10 @@ def test_a_page_that_hangs_holds_up_no_stop() -> None:
     server.start()
     with socket.create_connection(("127.0.0.1", server._http.port)) as asking:
         asking.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert begun.wait(60)
+        assert begun.wait(5)
         began = time.monotonic()
         server.stop()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 3
         again = StatusServer(server._http, hello)
         assert again.start(), "the port is free all the same"
         again.stop()
@@ -224,7 +224,7 @@ def test_unfinished_requests_take_nothing_away(server: StatusServer, sent: bytes
             with suppress(ConnectionError):
                 slow[-1].sendall(sent)
         for path in ("/healthz", "/metrics", "/", "/api/v1/status"):
-            assert httpx.get(f"{whole.url}{path}", timeout=60).status_code == 200
+            assert httpx.get(f"{whole.url}{path}", timeout=5).status_code == 200
     finally:
         for one in slow:
             one.close()
