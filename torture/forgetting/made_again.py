@@ -176,6 +176,7 @@ def _cut(system: ForgettingSystem, this: Forgotten) -> float:
             if (copies / log.name).exists():
                 shutil.copytree(copies / log.name, log)
         (logs / _CLEAN).unlink(missing_ok=True)
+        system.cut_ms = time.time_ns() // 1_000_000
         broker.start()
     if this.topic is Name.REAL:
         system.excuse_pulls()

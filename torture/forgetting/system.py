@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from confluent_kafka import Consumer, TopicPartition
+
 from torture import job, shop
 from torture.effects.database import EffectsDatabase
 from torture.effects.oracle import Verdict, judge
@@ -26,6 +28,7 @@ _MOST_REST_SECONDS = 480.0
 _SETTLE_SECONDS = 3.0
 _LOOK_SECONDS = 0.5
 _END_SECONDS = 45.0
+_ASK_SECONDS = 30.0
 _PULL_READERS = ("one", "other")
 _FOR_GOOD = 1
 _ERROR = "checkback.exceptions."
@@ -93,6 +96,8 @@ class ForgettingSystem(EffectsSystem):
         again or cut short."""
         self.wrong = Wrong()
         """Found so far."""
+        self.cut_ms = 0
+        """When a log last lost its end (Unix time, ms): an operator's ``--to-datetime``."""
         self._checkpoints = 0
         self._dead_before: Counter[str] = Counter()
         self.ground = ground
@@ -270,8 +275,24 @@ class ForgettingSystem(EffectsSystem):
             self._checkpoints += 1
         if "topics create" in said:
             self.ground.create_topics()
+        elif "--reset-offsets --to-datetime" in said:
+            self._reset_later_offsets()
         elif job.NEW_CHECKPOINT not in said:
             self.broken = self.broken or f"the job: {said}"
+
+    def _reset_later_offsets(self) -> None:
+        """Move the offsets of ``cb.later`` to the first record after the cut, as the stop message advises."""
+        later = self.ground.topics.later
+        settings = {"bootstrap.servers": self.ground.servers, "group.id": later, "enable.auto.commit": False}
+        consumer = Consumer({**settings, "log_level": 0})
+        with closing(consumer):
+            partitions = consumer.list_topics(later, timeout=_ASK_SECONDS).topics[later].partitions
+            since = [TopicPartition(later, number, self.cut_ms) for number in partitions]
+            offsets = consumer.offsets_for_times(since, timeout=_ASK_SECONDS)
+            for place in offsets:
+                if place.offset < 0:  # no record after the cut: the end
+                    place.offset = consumer.get_watermark_offsets(place, timeout=_ASK_SECONDS)[1]
+            consumer.commit(offsets=offsets, asynchronous=False)
 
     def _start_job(self) -> JobProcess:
         folder, number = self.ground.folder, self._checkpoints

@@ -32,7 +32,7 @@ from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.connection_log import ConnectionLog
-from checkback.kafka.librdkafka.errors import GONE, NOT_ALLOWED, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code, is_fatal
 from checkback.kafka.librdkafka.group_members import members_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
 from checkback.kafka.librdkafka.library import (
@@ -228,7 +228,7 @@ class GroupClient:
     def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Where these partitions begin and end."""
         with explained():
-            return {one: self._limits(KafkaTopicPartition(*one)) for one in partitions}
+            return {one: asked_bounds(self._consumer, KafkaTopicPartition(*one), _ANSWER_SECONDS) for one in partitions}
 
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """Offset of the first message of this time or later; the end where there is none."""
@@ -339,16 +339,6 @@ class GroupClient:
             self.outdated |= self._connections.lost
         if not self._unproven:
             self._connections.lost = False
-
-    def _limits(self, partition: KafkaTopicPartition) -> Bounds:
-        try:
-            return asked_bounds(self._consumer, partition, _ANSWER_SECONDS)
-        except KafkaException as error:
-            if error_code(error) not in GONE:
-                raise
-        # of a topic that was made a moment ago it remembers, for a minute, that it is not there
-        self._consumer.list_topics(timeout=_ANSWER_SECONDS)
-        return asked_bounds(self._consumer, partition, _ANSWER_SECONDS)
 
     def _end(self, partitions: Collection[TopicPartition]) -> None:
         begun = [one for one in partitions if one in self._begun]

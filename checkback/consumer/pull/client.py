@@ -107,24 +107,20 @@ class PullClient:
         return sorted(known.partitions) if known is not None else ()
 
     def bounds(self, partition: TopicPartition) -> Bounds | None:
-        """The offsets that a partition has now; None when there is no such partition.
+        """Return the offsets that a partition has now; None if Kafka has no such partition.
 
         Raises:
-            KafkaUnreachableError: Kafka does not say.
+            ConfigurationError: this user may not see the topic.
+            KafkaUnreachableError: Kafka does not answer, or the partition has no leader at present.
         """
         try:
             return asked_bounds(self._asking, KafkaTopicPartition(*partition), ASK_SECONDS)
         except KafkaException as error:
+            if error_code(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise not_allowed("this client", error, [read(partition.topic, "")]) from error
             if error_code(error) in GONE:
-                self._refuse_hidden(partition.topic)
                 return None
             raise _unanswered(error) from error
-
-    def _refuse_hidden(self, topic: str) -> None:
-        """One that this user may not see looks like one that is not there, until it is asked for by name."""
-        error = self._asking.list_topics(topic, ASK_SECONDS).topics[topic].error
-        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise not_allowed("this client", error, [read(topic, "")])
 
     def read(self, partition: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """Read at most so many messages from an offset on; at once when there is something, else within ``seconds``.
