@@ -17,6 +17,7 @@ from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.outcomes import (
     ANSWER_END,
     CHECK_LANE,
+    DELIVER_UNCOUNTED,
     STATUS_ASKED_AGO,
     STATUS_MISSES,
     STATUS_PAUSE,
@@ -102,6 +103,11 @@ def parked_for(row: Mapping[str, Any]) -> tuple[str, str]:
     """Of a row of ``OutcomeKind.PARK``: why it is parked, and what its last check came to; each may be empty."""
     answer, _, reason = row["reason"].rpartition(ANSWER_END)
     return reason, answer
+
+
+def delivered_uncounted(row: Mapping[str, Any]) -> bool:
+    """Of a row of ``OutcomeKind.DELIVER`` or ``DELIVER_BUNDLE``: whether no usage has had the message."""
+    return bool(row[DELIVER_UNCOUNTED] == 1)
 
 
 def lane_checked(row: Mapping[str, Any]) -> str:

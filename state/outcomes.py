@@ -79,6 +79,8 @@ STATUS_MISSES = "headers"
 """Likewise: for how many checks in a row nobody could be asked, in digits."""
 CHECK_LANE = "reason"
 """The column of a check that names its half message's lane, likewise; empty: none."""
+DELIVER_UNCOUNTED = "attempt"
+"""Of a delivery, likewise: 1 if no usage has had the message."""
 ANSWER_END = "\n"
 """In the reason of a row that parks, it ends the last answer; no reason has it."""
 STATUS_REMARK_BYTES = 512
@@ -181,12 +183,16 @@ class Collector:
         """Ops that say what others have said that wait like them."""
         self._counts["duplicate"] += number
 
-    def decided(self, messages: Rows, rows: Column, results: EffectCodes) -> None:
-        """Messages that a step ended or put off; ``rows[i]`` is the one that ``results[i]`` is about, -1 for none."""
+    def decided(self, messages: Rows, rows: Column, results: EffectCodes, *, uncounted: bool = False) -> None:
+        """Messages that a step ended or put off; ``rows[i]`` is the one that ``results[i]`` is about, -1 for none.
+
+        ``uncounted``: they came in this batch with their own decision, so no :class:`~state.usage.Usage` has them.
+        """
         delivered = np.sort(rows[results == Effect.DELIVER])  # in the order of the half topic
         if delivered.size:
             self._counts["committed"] += delivered.size
-            self._whole(messages.take(delivered), OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE)
+            kinds = OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE
+            self._whole(messages.take(delivered), *kinds, uncounted=uncounted)
         by_lane = rows[results == Effect.BY_LANE]
         if by_lane.size:
             self._counts["committed"] += by_lane.size
@@ -332,11 +338,12 @@ class Collector:
             for group, number in Counter(groups.tolist()).items():
                 self._tallies[Tally(name, group, SUM)] += number
 
-    def _whole(self, messages: Rows, one: OutcomeKind, several: OutcomeKind) -> None:
+    def _whole(self, messages: Rows, one: OutcomeKind, several: OutcomeKind, *, uncounted: bool = False) -> None:
         bundled = messages["partition"] == BUNDLE
         for kind, chosen in ((one, ~bundled), (several, bundled)):
             if chosen.any():
-                self._add(kind, int(chosen.sum()), **_message(messages.take(chosen)))
+                mark = {DELIVER_UNCOUNTED: np.ones(int(chosen.sum()))} if uncounted else {}
+                self._add(kind, int(chosen.sum()), **_message(messages.take(chosen)), **mark)
 
     def _status_end(self, ended: Rows) -> None:
         if ended.count:

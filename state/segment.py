@@ -213,7 +213,7 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
     made.count_half_messages(came["held"] == 1, results, repeated)
     if results.any():
         made.given_up(new, every, events, results)
-        made.decided(new, every, results)
+        made.decided(new, every, results, uncounted=True)
         settle(new, every, results, now_ms, policy)
     segment.messages = Rows.concat([segment.messages, new])
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pyspark import SparkContext
@@ -26,6 +27,15 @@ class Barred(NamedTuple):
     def nobody(self) -> bool:
         """Whether all are taken in."""
         return not self.groups and not self.accounts
+
+    def reason(self, counted_for: str, of_group: Callable[[str], Iterable[str]] | None, retry_prefix: str) -> str:
+        """Why nothing is taken in that counts for this group, or topic of retries; empty: it is.
+
+        ``of_group`` has the accounts of a group; None: there is no access policy.
+        """
+        if counted_for in self.groups or not self.accounts or of_group is None:
+            return self.groups.get(counted_for, "")
+        return barred_account(self.accounts, accounts_of(of_group, counted_for, retry_prefix))
 
 
 NOBODY = Barred()
@@ -89,5 +99,9 @@ def tell_tasks(spark: SparkContext, barred: Barred) -> None:
 
 def told() -> Barred:
     """In a task: what :func:`tell_tasks` said; nobody is barred where it said nothing."""
-    found = BARRED_WORD.told()
-    return (_parsed(found.encode()) if found else None) or NOBODY
+    return _told(BARRED_WORD.told())
+
+
+@lru_cache(2)
+def _told(text: str) -> Barred:
+    return (_parsed(text.encode()) if text else None) or NOBODY

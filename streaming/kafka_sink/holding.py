@@ -11,7 +11,7 @@ from checkback.exceptions import ProtocolError
 from checkback.wire import protocol
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote
-from streaming.batch.headers import Headers
+from streaming.batch.headers import Headers, packed_headers, unpack_headers
 from streaming.batch.record import Record
 from streaming.batch.signing import Signing
 from streaming.kafka_sink.topic_limits import Refusal
@@ -48,6 +48,19 @@ def held_until_s(headers: Headers) -> int:
 def half_of(row: dict[str, Any]) -> HalfPosition:
     """Where the half message of a row of outcomes lies."""
     return HalfPosition(row["half_partition"], row["half_offset"])
+
+
+def rejected_half(row: dict[str, Any], application: Headers, half_topic: str, why: str) -> dict[str, Any]:
+    """The row that rejects the half message of a delivery that came in this batch, with its own decision.
+
+    One of several messages is rejected alone, with headers of its own.
+    """
+    own = (protocol.ID, "transaction_id"), (protocol.GROUP, "group"), (protocol.TOPIC, "topic")
+    ours: Headers = [(name, row[column].encode()) for name, column in own]
+    packed = row["headers"]
+    if ours[0] not in unpack_headers(packed):
+        packed = packed_headers([*ours, (protocol.ACTION, HalfAction.COMMIT.encode()), *application])
+    return {**row, "topic": half_topic, "headers": packed, "reason": f"{row['reason']}; {why}"}
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,10 @@ from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.content import Contents
-from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms
+from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms, rejected_half
 from streaming.kafka_sink.reasons import AccessRefusals, ReasonCounts
 from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
+from streaming.stateful.admission import over_limit
 
 _NO_RULES = KnownLimits()
 Ask = Callable[[str, KnownLimits], KnownLimits]
@@ -234,13 +235,11 @@ class RecordBuilder:
         messages = list(bundled_messages(row))
         self._learn({message.topic for message in messages})
         for message in messages:
-            transaction_id, topic, partition, key, value, headers = message
-            named = (protocol.ID, transaction_id.encode())
-            found = self._tried(Record(topic, partition, key, value, [named, *headers]))
+            named, headers = (protocol.ID, message.transaction_id.encode()), message.headers
+            found = self._tried(Record(*message[1:5], [named, *headers]))
             if isinstance(found, Refusal):
-                found = self._undeliverable(
-                    {**row, **message._asdict(), "headers": row["headers"]}, headers, None, found
-                )
+                one = {**row, **message._asdict(), "headers": row["headers"]}
+                found = self._undeliverable(one, headers, None, found)
             yield found
 
     def _other(self, kind: OutcomeKind, row: dict[str, Any]) -> Record:
@@ -285,6 +284,9 @@ class RecordBuilder:
     def _undeliverable(self, row: dict[str, Any], headers: Headers, held: HeldNote | None, refusal: Refusal) -> Record:
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
         row = {**row, "reason": f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {refusal.reason}"}
+        if not held and (over := over_limit(row, self._topics)):
+            self.counts.update(committed=-1, rejected=1)
+            return self._other(OutcomeKind.REJECT_RECORD, rejected_half(row, headers, self._topics.half, over))
         half, again = self._holding.half(row, headers, held, refusal)
         self._not_taken[half_of(row)] = protocol.COMMITTED_HELD if again else protocol.COMMITTED_REFUSED
         self._learn([half.topic])
@@ -295,8 +297,7 @@ class RecordBuilder:
                 self._note_held(HeldUntil(row["topic"], held_until_s(half.headers), refusal.reason))
             return half
         # It has more headers than the half message had, or is no longer compressed: nowhere to keep it.
-        self.counts["undeliverable"] += 1
-        self.counts["parked"] += 1
+        self.counts.update(undeliverable=1, parked=1)
         self.reasons.add("parked", row["reason"], row["transaction_id"])
         return self._own(self._to_parked(row, [(protocol.REASON, row["reason"].encode()), *headers]))
 
@@ -337,8 +338,7 @@ class RecordBuilder:
 
         None for all else, and where the group's dead letters do not take it; the row's reason says so then.
         """
-        found = signed_dead_letter(row, self._topics)
-        if found is None:
+        if (found := signed_dead_letter(row, self._topics)) is None:
             return None
         topic, headers = found
         self._learn([topic])

@@ -1,15 +1,18 @@
 """Half messages that keep the protocol and are not taken in: not allowed, of barred groups, delayed too long."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from access.verifying import Verifier
+from checkback.wire.protocol import Topics
 from conf.durations import spell
-from state import Event, Rows, counted_for
+from state import Event, Rows, counted_for, delivered_uncounted
 from state.rows import Column
-from streaming.access import NotAllowed
-from streaming.fairness.barred import NOBODY, Barred, accounts_of, barred_account
+from streaming.access import NotAllowed, told_policy
+from streaming.fairness.barred import NOBODY, Barred, told
 
 
 @dataclass(frozen=True)
@@ -42,19 +45,14 @@ class Admission:
             groups = halves["group"][rows]
             retries = counted_for(groups, halves["topic"][rows], self.retry_prefix)
             names = np.where(halves["event"][rows] == Event.HALF, groups, retries)  # an undecided one is no retry
+            of_group = self.policy.accounts_of if self.policy else None
             for row, name in zip(rows.tolist(), names.tolist(), strict=True):
-                if reason := self._barred(name):
+                if reason := self.barred.reason(name, of_group, self.retry_prefix):
                     found[row] = reason
         late = (halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms) & ~held
         for row in np.flatnonzero(late).tolist():
             found[row] = f"its cb-deliver-at is more than transactions.delay_max ({spell(self.delay_max_ms)}) ahead"
         return found | self._not_allowed(halves)
-
-    def _barred(self, group: str) -> str:
-        groups, accounts = self.barred
-        if group in groups or not accounts or self.policy is None:
-            return groups.get(group, "")
-        return barred_account(accounts, accounts_of(self.policy.accounts_of, group, self.retry_prefix))
 
     def _not_allowed(self, halves: Rows) -> dict[int, str]:
         if self.policy is None:
@@ -68,3 +66,12 @@ class Admission:
         # one that is committed already takes none, unless it is to wait: open, parked, and delayed ones do
         chosen: Column = (halves["event"] != Event.HALF_COMMIT) | delayed
         return chosen
+
+
+def over_limit(delivery: Mapping[str, Any], own: Topics) -> str:
+    """In a task: why a delivery that its topic does not take is not kept; empty: it is, or a limit has counted it."""
+    if not delivered_uncounted(delivery):
+        return ""
+    policy, retries = told_policy(own), own.retry(delivery["group"])
+    counted_for = retries if delivery["topic"] == retries else delivery["group"]
+    return told().reason(counted_for, policy.accounts_of if policy else None, own.retry(""))

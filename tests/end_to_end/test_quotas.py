@@ -28,10 +28,16 @@ from tests.place import AWKWARD_NAME, Place, wait_until
 
 
 def _half(
-    place: Place, name: str, group: str, options: TransactionOptions | None = None, topic: str = ""
+    place: Place,
+    name: str,
+    group: str,
+    options: TransactionOptions | None = None,
+    topic: str = "",
+    action: str | None = None,
 ) -> HalfPosition:
     producer = place.producer()
     headers = half_headers(name, group, topic or place.real_topic, [("trace", b"1"), ("again", b"")], options=options)
+    headers += [(ACTION, action.encode())] if action else []
     sent = producer.send(place.topics.half, b"value", headers=headers, partition=0).get(120)
     producer.close()
     return HalfPosition(sent.partition, sent.offset)
@@ -83,6 +89,9 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
     with running(place, spark, **sections) as counts:
         _half(place, "refused too", "greedy")
         wait_until(lambda: counts["rejected"] == 1)
+        _half(place, "refused by its topic", "greedy", topic="missing", action=HalfAction.COMMIT)
+        wait_until(lambda: counts["rejected"] == 2)
+        counts.clear()
         for name in "ab":
             _commit(place, name, "greedy", first[name])
         wait_until(lambda: counts["committed"] == 2)
@@ -90,10 +99,11 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
         while not counts["half"]:
             _half(place, f"again {sent}", "greedy")
             sent += 1
-            wait_until(lambda sent=sent: counts["half"] + counts["rejected"] == 1 + sent)
+            wait_until(lambda sent=sent: counts["half"] + counts["rejected"] == sent)
     rejected = [dict(record.headers) for record in place.read(place.topics.rejected)]
-    assert [record["cb-id"] for record in rejected][:2] == [b"refused", b"refused too"]
-    assert b"quotas.open = 3" in rejected[0][REASON]
+    assert [record["cb-id"] for record in rejected][:3] == [b"refused", b"refused too", b"refused by its topic"]
+    assert all(b"quotas.open = 3" in record[REASON] for record in rejected[:3])
+    assert b"there is no such topic" in rejected[2][REASON]
     assert list(rejected[0])[2:] == ["cb-id", "cb-group", "cb-topic", "trace", "again"]
     assert refused.offset == 6
 

@@ -153,3 +153,16 @@ def test_every_event_outcome_and_state_is_used() -> None:
 @pytest.mark.parametrize("event", [Event.HALF, *OPS])
 def test_every_record_can_come_in_every_state_with_a_half_message(state: State, event: Event) -> None:
     assert event in TABLE[state]
+
+
+def test_ways_into_state_that_has_limits_are_these() -> None:
+    """Admission limits the first four, and the sink the fifth, whose message comes back if its topic refuses it."""
+    entering = [(state, event, *TABLE[state][event]) for state, event in RULES if state not in KEPT]
+    assert [(state, event, following) for state, event, following, _ in entering if following in KEPT] == [
+        (State.ABSENT, Event.HALF, State.OPEN),
+        (State.ABSENT, Event.POSTPONED, State.DELAYED),
+        (State.ABSENT, Event.HALF_PARK, State.UNDELIVERABLE),
+        (State.ABSENT, Event.HALF_CONTESTED, State.PARKED),
+    ]
+    delivered = [(state, event) for state, event, _, effect in entering if effect == Effect.DELIVER]
+    assert delivered == [(State.ABSENT, Event.HALF_COMMIT)]
