@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 
 from checkback.exceptions import ConfigurationError
-from checkback.wire.job_groups import GROUPS, display_group, is_own, own_groups
+from checkback.wire.job_groups import GROUPS, checkers_group, display_group, is_own, own_groups
 from checkback.wire.protocol import lawful_group, lawful_topic
 from checkback.wire.rights import (
     Operation,
@@ -79,7 +79,7 @@ def _checks(whom: Whom) -> Iterator[Right]:
     own = whom.topics
     yield read(own.check, "what is to be checked")
     yield read(own.producers, "where to ask")
-    yield Right(Operation.READ, ResourceKind.GROUP, f"{own.prefix}checkers", why="sharing the checks")
+    yield Right(Operation.READ, ResourceKind.GROUP, checkers_group(own), why="sharing the checks")
     yield write(own.op, "answers")
     yield read(own.half, "copies of signed half messages")
     yield from of_settling(own.progress)
@@ -101,6 +101,7 @@ def _job(whom: Whom) -> Iterator[Right]:
     yield Right(Operation.READ, ResourceKind.GROUP, GROUPS, prefixed=True, why="progress and claim")
     yield Right(Operation.READ, ResourceKind.GROUP, display_group(own), why="how far it has read, for tools")
     yield Right(Operation.READ, ResourceKind.GROUP, own.later, why="how far that topic is moved")
+    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, checkers_group(own), why=FOR_PAGE)
     yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, GROUPS, prefixed=True, why="batches, once")
 
 

@@ -19,6 +19,7 @@ from checkback.kafka.kafka_python.library import (
 from checkback.kafka.kafka_python.repairs import begin_anew_when_lost
 from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.librdkafka.transport import ConfluentTransport
+from checkback.wire.job_groups import checkers_group
 from checkback.wire.protocol import Topics
 from conf import Settings
 
@@ -60,7 +61,7 @@ class KafkaClients:
                 "fetch_max_bytes": _FETCH_BYTES,
             }
             # A service that was killed holds its partitions for that long.
-            member = {"group_id": f"{kafka.topic_prefix}checkers", "session_timeout_ms": _SESSION_MS}
+            member = {"group_id": checkers_group(topics), "session_timeout_ms": _SESSION_MS}
             self.checks: Any = reader(settings, **of_checks, **member)
             begin_anew_when_lost(self.checks)
             self.checks.subscribe([topics.check])

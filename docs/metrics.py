@@ -40,6 +40,7 @@ ADVICE = {
     },
     "checks": {
         "checkback_checks_total": "`unknown` or `unreachable` rises: `checkback groups`, and the application's log",
+        "checkback_checks_unanswered_seconds": "above 60 s: no check service runs, or it hangs; restart it",
         "checkback_check_attempts_given_back_total": "rises: an application is away; its checks wait for it",
         "checkback_timer_late_seconds": "long: more are due than a batch lets fire, as after an outage; it passes",
     },

@@ -220,6 +220,8 @@ class JobFacts:
     """Why the file of ``access.policy`` as it is now is not in force; empty: it is."""
     kafka_away_ms: int | None = None
     """Since when the job has been waiting for Kafka, without a query; None: it is not."""
+    checks_stalled: str = ""
+    """Why checks wait and none is answered; empty: some are, or none waits."""
     few_ops: str = ""
     """Why transactions on some half partitions cannot be ended; empty: all can."""
     refused: tuple[RefusedMessages, ...] = ()

@@ -59,7 +59,7 @@ class GroupsByName(dict[str, GroupFacts]):
     def __init__(self, facts: JobFacts) -> None:
         super().__init__((group.group, group) for group in facts.groups)
         all_named = len(facts.groups) < MOST_GROUPS
-        self._unasked = NO_ENDPOINT if facts.endpoints_known and all_named else ""
+        self._unasked = facts.checks_stalled or (NO_ENDPOINT if facts.endpoints_known and all_named else "")
         self._nothing = 0 if facts.counted and all_named else None
 
     def __missing__(self, name: str) -> GroupFacts:

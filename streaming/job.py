@@ -39,7 +39,7 @@ from streaming.folders import folder_at
 from streaming.later.forwarding import Forwarder
 from streaming.observing.audit import AuditTrail, refusals
 from streaming.observing.executors_now import ExecutorsNow
-from streaming.observing.job_group import JobGroup
+from streaming.observing.job_group import CheckersGroup, JobGroup
 from streaming.observing.observation import ChecksStanding, Observation
 from streaming.observing.serving import Serving
 from streaming.ownership.claim import Claim, Owner
@@ -300,7 +300,8 @@ class TransactionJob:
         writer = named_writer(kafka.bootstrap_servers, kafka.python_client)
         read = [sink.topics.half, sink.topics.op, sink.topics.later]
         seen = self._observation
-        return HeldBackWatch(sink.client(), read, writer, seen.held_back, seen.looked, seen.held_back_by)
+        observe = (seen.held_back, seen.looked, seen.held_back_by, CheckersGroup(sink, seen.answered).look)
+        return HeldBackWatch(sink.client(), read, writer, *observe)
 
     @property
     def page(self) -> str:

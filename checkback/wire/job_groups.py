@@ -17,9 +17,14 @@ def display_group(topics: Topics) -> str:
     return f"{topics.prefix}job"
 
 
+def checkers_group(topics: Topics) -> str:
+    """The group in which check services share the check topic."""
+    return f"{topics.prefix}checkers"
+
+
 def own_groups(topics: Topics) -> tuple[str, ...]:
     """Those of the job and its check services that have names of their own; others are named after a checkpoint."""
-    return claim_group(topics), f"{topics.prefix}checkers", display_group(topics), topics.later
+    return claim_group(topics), checkers_group(topics), display_group(topics), topics.later
 
 
 def is_own(group: str, topics: Topics) -> bool:

@@ -103,7 +103,7 @@ class HeldBackWatch:
 
     ``client`` are settings of a librdkafka client, ``writer`` names who holds a partition back as far as Kafka tells,
     and ``observe`` is told of each partition how many seconds it has been held back; ``looked`` of each look at all,
-    and ``named`` who holds one back, when that has been asked.
+    and ``named`` who holds one back, when that has been asked. ``more`` does what else takes a client and some time.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class HeldBackWatch:
         observe: Callable[[PartitionId, float], None],
         looked: Callable[[Mapping[PartitionId, PartitionEnds]], None] = lambda _found: None,
         named: Callable[[PartitionId, str], None] = lambda _place, _writer: None,
+        more: Callable[[AdminClient], None] = lambda _admin: None,
     ) -> None:
         self._client = dict(client)
         self._topics = list(topics)
@@ -121,10 +122,11 @@ class HeldBackWatch:
         self._observe = observe
         self._looked = looked
         self._named = named
+        self._more = more
         self._held = HeldBack()
         self._stopping, self._wake = threading.Event(), threading.Event()
         self._known = threading.Condition()
-        self._known_from = self._unanswered_from = self._held_from = -math.inf
+        self._known_from = self._unanswered_from = self._held_from = self._more_from = -math.inf
         self._thread = threading.Thread(target=self._watch, name="checkback-held-back", daemon=True)
 
     def start(self) -> None:
@@ -174,6 +176,10 @@ class HeldBackWatch:
         if began - self._held_from >= _LOOK_SECONDS:  # a transaction that is seen twice in a second is a short one
             self._held_from = began
             self.look(found, time.monotonic())
+        if began >= self._more_from:
+            self._more_from = began + _AGAIN_SECONDS  # after a failure: a group without rights takes 5 s of each try
+            self._more(admin)
+            self._more_from = began + _LOOK_SECONDS
 
     def look(self, found: Mapping[PartitionId, PartitionEnds], now: float) -> None:
         """Take in what was found: tell of it, and warn where it is time to."""

@@ -1,16 +1,18 @@
-"""How far the job has read, as an ordinary consumer group, so that every tool for Kafka's lag shows it.
+"""How far the job has read, and its check services, by the offsets of their consumer groups.
 
-For display only: where the job continues is in its checkpoint, and nobody reads these offsets back.
+Those of the job are for tools that show Kafka's lag: where the job continues is in its checkpoint.
 """
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
-from checkback.wire.job_groups import display_group
+from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import AdminClient, Consumer, KafkaException, TopicPartition
+from checkback.wire.job_groups import checkers_group, display_group
 from streaming.brokers.client import SinkSettings
+from streaming.fairness.held_back import PartitionEnds, PartitionId, read_ends
 
 _LOGGER = logging.getLogger(__name__)
 _EVERY_SECONDS = 1.0
@@ -63,3 +65,34 @@ class JobGroup:
                 *(display_group(self._settings.topics), error),
             )
         self._failed = True
+
+
+class CheckersGroup:
+    """How far the check services have answered checks.
+
+    ``observe`` gets each partition of the check topic: answered checks end at ``stable``, all of them at ``end``.
+    """
+
+    def __init__(self, settings: SinkSettings, observe: Callable[[Mapping[PartitionId, PartitionEnds]], None]) -> None:
+        self._settings = settings
+        self._observe = observe
+        self._consumer: Consumer | None = None
+
+    def look(self, admin: AdminClient) -> None:
+        """Read it from Kafka.
+
+        Raises:
+            KafkaException: Kafka does not answer, or does not allow the job to read the group's offsets.
+        """
+        topics = self._settings.topics
+        ends = read_ends(admin, [topics.check])
+        if self._consumer is None:
+            own = {"group.id": checkers_group(topics), "enable.auto.commit": False}
+            self._consumer = make_client(Consumer, self._settings.client(**own))
+        offsets = committed(self._consumer, [TopicPartition(*place) for place in ends])
+        # the last record is the end of the job's transaction, which no service answers
+        answered = {
+            place: PartitionEnds(max(ends[place].first, at.offset) + 1, ends[place].stable)
+            for place, at in zip(ends, offsets, strict=True)
+        }
+        self._observe(answered)

@@ -143,6 +143,11 @@ class JobMetrics:
             ["topic", "partition"],
             registry=registry,
         )
+        self._unanswered = Gauge(
+            "checkback_checks_unanswered_seconds",
+            "For how long checks of a partition have waited without the check service answering any, the most of all",
+            registry=registry,
+        )
         self._open = Gauge(
             "checkback_open_transactions",
             "Undecided transactions, by producer group and real topic",
@@ -178,6 +183,10 @@ class JobMetrics:
     def held_back(self, place: PartitionId, seconds: float) -> None:
         """For how long a partition that the job reads has been held back; 0 when it is not."""
         self._held_back.labels(place.topic, str(place.partition)).set(seconds)
+
+    def unanswered(self, seconds: float) -> None:
+        """For how long checks have waited without an answer; 0 when they do not."""
+        self._unanswered.set(seconds)
 
     def executors(self, number: int) -> None:
         """How many of them the job has now, on a cluster."""

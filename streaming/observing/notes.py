@@ -29,10 +29,14 @@ def _notes(facts: JobFacts) -> Iterator[str]:
     elif still >= _STANDS_STILL_SECONDS:
         what = "No batch has ended" if facts.batch else "The first batch has not ended"
         yield f"{what} for {still} s: messages wait. 'checkback doctor' checks Kafka, the checkpoint and the machine."
-    if facts.policy_wrong:
-        yield f"The access policy that was read before stays in force: {facts.policy_wrong}"
-    if facts.few_ops:
-        yield f"Some transactions cannot be ended: {facts.few_ops}"
+    restart = "Undecided transactions stay open. Restart the job, or 'checkback checks' if checks.in_job is false"
+    for effect, cause in (
+        ("The access policy that was read before stays in force", facts.policy_wrong),
+        ("Some transactions cannot be ended", facts.few_ops),
+        (restart, facts.checks_stalled),
+    ):
+        if cause:
+            yield f"{effect}: {cause}"
     for held in facts.held_back:
         yield (
             f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction"

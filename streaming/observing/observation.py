@@ -23,7 +23,7 @@ from status_page.facts import (
 from status_page.words import NO_ENDPOINT, why_unasked
 from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.fairness.fairness import KnownUsage
-from streaming.fairness.held_back import PartitionEnds, PartitionId
+from streaming.fairness.held_back import HeldBack, PartitionEnds, PartitionId
 from streaming.observing.backlog import JobBacklog
 from streaming.observing.flow import Flow
 from streaming.observing.held_now import LATE_S, HeldNow
@@ -37,6 +37,8 @@ from streaming.ownership.claim import Owner
 from streaming.ownership.clock import wall_ms
 
 _MOST_BATCHES = 100
+_STALLED_SECONDS = 60.0
+"""A check service takes over from another one within 10 s, and an endpoint has a few seconds to answer."""
 _NOTHING = KnownUsage(None, None, {})
 
 ChecksStanding = Callable[[], Mapping[str, GroupStanding] | None]
@@ -58,6 +60,8 @@ class Observation:
         self._flow = Flow(self._started_ms)
         topics = settings.kafka.topics
         self._backlog = JobBacklog((topics.half, topics.op))
+        self._unanswered = HeldBack()
+        self._unanswered_seconds = 0.0
         self.start_up = StartUp()
         self._lock = threading.Lock()
         self._batches: deque[BatchFacts] = deque(maxlen=_MOST_BATCHES)
@@ -93,6 +97,12 @@ class Observation:
     def looked(self, found: Mapping[PartitionId, PartitionEnds]) -> None:
         """Where Kafka's partitions end."""
         self._backlog.looked(found, time.monotonic())
+
+    def answered(self, found: Mapping[PartitionId, PartitionEnds]) -> None:
+        """How far the check services have answered checks; not before the job's own one runs."""
+        if self.start_up.running_ms is not None:
+            self._unanswered_seconds = max(self._unanswered.look(found, time.monotonic()).values(), default=0.0)
+            self.metrics.unanswered(self._unanswered_seconds)
 
     def batch(self, report: BatchReport) -> None:
         """A batch is written."""
@@ -160,6 +170,8 @@ class Observation:
         self._ask_for_ends()
         settings, standing, now_ms = self._settings, self._standing(), wall_ms()
         checks = self._checks()
+        waited = self._unanswered_seconds
+        stalled = f"the check service has answered no check for {waited:.0f} s" if waited >= _STALLED_SECONDS else ""
         known = checks is not None and len(checks) < MOST_GROUPS
         with self._lock:
             batches, last = tuple(self._batches), self._last
@@ -188,13 +200,14 @@ class Observation:
             held_known=self._held_known(standing, sum(one.number for one in held), now_ms),
             state_bytes=standing.state_bytes,
             counted=self._open.counted,
-            groups=self._groups(standing, checks or {}, known=known),
+            groups=self._groups(standing, checks or {}, stalled, known=known),
             flow=self._flow.points(now_ms) if last else (),
             checks_in_job=settings.checks.in_job,
             endpoints_known=known,
             policy_wrong=self.policy_wrong(),
             few_ops=self.few_ops(),
             kafka_away_ms=self.kafka_away_ms,
+            checks_stalled=stalled,
             refused=self._refused.most(),
         )
         return notes_of(facts)
@@ -207,7 +220,7 @@ class Observation:
         return delayed <= held or now_ms - self.start_up.running_ms > LATE_S * 1000
 
     def _groups(
-        self, standing: KnownUsage, checks: Mapping[str, GroupStanding], *, known: bool
+        self, standing: KnownUsage, checks: Mapping[str, GroupStanding], stalled: str, *, known: bool
     ) -> tuple[GroupFacts, ...]:
         usages, counted = standing.usages or {}, self._open.counted
         nothing = None if standing.usages is None else Usage()
@@ -231,7 +244,7 @@ class Observation:
                     parked=usage and usage.parked,
                     topics=tuple(sorted(open_now, key=lambda one: -one.open)) if counted else (),
                     endpoints=endpoints,
-                    unasked=why_unasked(endpoints) if endpoints or not known else NO_ENDPOINT,
+                    unasked=stalled or (why_unasked(endpoints) if endpoints or not known else NO_ENDPOINT),
                     answers_for=asked.topics,
                     waiting=asked.waiting,
                     barred=standing.barred.get(group, ""),

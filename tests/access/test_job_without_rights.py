@@ -10,6 +10,7 @@ from access import Operation, ResourceKind, Right, Role, Whom, rights_of
 from access.roles import FOR_PAGE
 from checkback import Message, TransactionProducer
 from checkback.exceptions import NotAllowedError
+from checkback.wire.job_groups import checkers_group
 from streaming import TransactionJob
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
@@ -26,7 +27,8 @@ RIGHTS = [
     for right in dict.fromkeys((*rights_of(Role.JOB, WHOM), *rights_of(Role.CHECKS, WHOM)))
     if right.name not in {ORDERS, "cb.retry.", "cb.dlq."} and "settles" not in right.why
 ]
-ASKED = [right for right in RIGHTS if right.kind is not ResourceKind.TRANSACTIONAL_ID]
+OF_CHECKS = [right for right in RIGHTS if right.name == checkers_group(TOPICS)]
+ASKED = [right for right in RIGHTS if right.kind is not ResourceKind.TRANSACTIONAL_ID and right != OF_CHECKS[0]]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,9 @@ def test_with_all_of_them_nothing_is_said(guarded: Guarded, job: str, caplog: py
 def test_at_the_start(guarded: Guarded, job: str, right: Right, caplog: pytest.LogCaptureFixture) -> None:
     only_shown = right.operation is Operation.DESCRIBE_CONFIGS or right.why == FOR_PAGE
     caplog.set_level(logging.WARNING, "streaming")
-    guarded.take(job, right)
+    taken = OF_CHECKS if right in OF_CHECKS else [right]  # Describe alone shows no group that has no member yet
+    for one in taken:
+        guarded.take(job, one)
     try:
         try_rights(guarded.settings(job))
         found = "\n".join(one.getMessage() for one in caplog.records)
@@ -53,8 +57,20 @@ def test_at_the_start(guarded: Guarded, job: str, right: Right, caplog: pytest.L
         found = str(error)
         assert not only_shown
     finally:
-        guarded.give(job, right)
+        guarded.give(job, *taken)
     assert (f"starts without {right} (" if only_shown else f"grant its user {right} ('checkback") in found, found
+
+
+def test_the_group_of_check_services_that_run_alone_is_only_shown(
+    guarded: Guarded, job: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for right in OF_CHECKS:
+        guarded.take(job, right)
+    try:
+        try_rights(guarded.settings(job, checks={"in_job": False}))
+    finally:
+        guarded.give(job, *OF_CHECKS)
+    assert f"starts without {OF_CHECKS[0]} (status page)" in caplog.text
 
 
 def test_while_it_runs(guarded: Guarded, spark: SparkSession) -> None:

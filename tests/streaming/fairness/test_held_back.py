@@ -110,6 +110,24 @@ def test_who_asks_for_the_ends_gets_those_of_now(monkeypatch: pytest.MonkeyPatch
         watch.stop()
 
 
+def test_what_else_a_look_does_is_not_tried_again_at_once_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.fairness.held_back._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("streaming.fairness.held_back.read_ends", lambda *_: {HALF: STEADY})
+    looks, tries = list[object](), list[object]()
+
+    def fail(admin: AdminClient) -> None:
+        tries.append(admin)
+        if len(tries) > 1:
+            raise OSError("the group may not be read")
+
+    client = {"bootstrap.servers": "nowhere:1", "log_level": 0}
+    watch = HeldBackWatch(client, [], lambda _: "", lambda *_: None, looks.append, more=fail)
+    watch.start()
+    wait_until(lambda: len(looks) > 5)
+    watch.stop()
+    assert len(tries) == 2
+
+
 def test_stopping_before_the_start_is_harmless() -> None:
     HeldBackWatch({}, [], lambda _: "", lambda *_: None).stop()
 
