@@ -9,10 +9,8 @@ r"""A segment's state as bytes, and back.
     | claims (int64: all of a column, then all of the next one)
 
 The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. Columns of lanes
-and the last answer are left out if no row has anything in them. A new version keeps the reader of the one before;
-version 1 had no ``deliver_at_ms``, kept no parked messages, and had no event of its own for a check's verdict or an
-operator's; version 2 had no undeliverable messages; version 3 kept all content; version 4 knew of no lanes, and had no
-claims.
+and the last answer are left out if no row has anything in them. A release that changes this takes a new version, and
+keeps the reader of the version that the release before wrote.
 """
 
 import struct
@@ -26,18 +24,13 @@ import pyarrow as pa
 from checkback.exceptions import StateFormatError
 from state.rows import BYTES, CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, NO_LANE, Column, Fields, Rows
 from state.segment import Segment
-from state.table import Event, State, StateCodes
 
 VERSION = 5
-OLDEST_VERSION = 1
-_KEEPS_PARKED = 2
-_KNOWS_LANES = 5
 _STORED_AS = {"transaction_id": "tx_id", "ingested_ms": "born_ms"}
 """Columns that have another name in memory than in the stream."""
 
 _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<7q")
-_HEAD_WITHOUT_CLAIMS = struct.Struct("<6q")
 
 
 def segment_to_bytes(segment: Segment) -> bytes:
@@ -52,72 +45,39 @@ def segment_to_bytes(segment: Segment) -> bytes:
 
 
 def segment_from_bytes(content: bytes) -> Segment:
-    """Read the state of a segment, of this version or an earlier one.
+    """Read the state of a segment.
 
     Raises:
-        StateFormatError: written by a later version, or damaged.
+        StateFormatError: written by another version, or damaged.
     """
-    if not content or not OLDEST_VERSION <= content[0] <= VERSION:
+    if not content or content[0] != VERSION:
         raise StateFormatError(
-            f"State of version {content[0] if content else 'none'}, this Checkback reads version {OLDEST_VERSION} to "
-            f"{VERSION}: start the version that wrote the checkpoint, or a later one. Nothing was changed."
+            f"State of version {content[0] if content else 'none'}, this Checkback reads version {VERSION}: "
+            "start the version that wrote the checkpoint. Nothing was changed."
         )
     body = content[_MARK.size :]
-    head = _HEAD if content[0] >= _KNOWS_LANES else _HEAD_WITHOUT_CLAIMS
-    if len(body) < head.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
+    if len(body) < _HEAD.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
         raise StateFormatError("The state of a segment is damaged: its checksum does not fit. Restore the checkpoint.")
-    touched_ms, first_offset, places, *lengths = head.unpack_from(body)
-    ends = list(accumulate([head.size, *lengths]))
-    ledger, messages, early, *rest = (body[start:end] for start, end in pairwise(ends))
+    touched_ms, first_offset, places, *lengths = _HEAD.unpack_from(body)
+    ends = list(accumulate([_HEAD.size, *lengths]))
+    ledger, messages, early, claims = (body[start:end] for start, end in pairwise(ends))
     return Segment(
         first_offset=first_offset,
-        ledger=_ledger(content[0], zlib.decompress(ledger, bufsize=places)),
+        ledger=np.frombuffer(zlib.decompress(ledger, bufsize=places), dtype=np.uint8).copy(),
         messages=_from_stream(messages, MESSAGE_FIELDS),
-        early=_early(content[0], early),
-        claims=_claims(rest[0] if rest else b""),
+        early=_from_stream(early, EARLY_FIELDS),
+        claims=_claims(claims),
         touched_ms=touched_ms,
     )
 
 
-def _ledger(version: int, content: bytes) -> StateCodes:
-    ledger = np.frombuffer(content, dtype=np.uint8).copy()
-    if version < _KEEPS_PARKED:
-        ledger[ledger == State.PARKED] = State.ABANDONED
-    return ledger
-
-
-_ADDED: dict[str, int | str | None] = {
-    "deliver_at_ms": -1,
-    "left_out": -1,
-    "lane": NO_LANE,
-    "lane_name": None,
-    "settled": 0,
-    "answer": "",
-}
-"""Columns that earlier versions do not have, and what they were then."""
-_SELDOM = ("lane", "lane_name", "settled", "answer")
-"""Those that are left out if no row has anything in them, as everywhere without lanes and checks."""
-
-
-def _early(version: int, content: bytes) -> Rows:
-    rows = _from_stream(content, EARLY_FIELDS)
-    if version < _KEEPS_PARKED:
-        for (event, source), following in _EVENTS_SINCE_2.items():
-            rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following
-    return rows
+_SELDOM: dict[str, int | str | None] = {"lane": NO_LANE, "lane_name": None, "settled": 0, "answer": ""}
+"""Columns that are left out if every row has this value, as everywhere without lanes and checks."""
 
 
 def _claims(content: bytes) -> Rows:
     columns = np.frombuffer(content, dtype="<i8").astype(np.int64).reshape(len(CLAIM_FIELDS), -1)
     return Rows({name: column.copy() for name, column in zip(CLAIM_FIELDS, columns, strict=True)})
-
-
-_EVENTS_SINCE_2 = {
-    (Event.COMMIT, "check"): Event.CHECK_COMMIT,
-    (Event.ROLLBACK, "check"): Event.CHECK_ROLLBACK,
-    (Event.COMMIT, "operator"): Event.OPERATOR_COMMIT,
-    (Event.ROLLBACK, "operator"): Event.OPERATOR_ROLLBACK,
-}
 
 
 def _schema(fields: Fields) -> pa.Schema:
@@ -137,7 +97,7 @@ _SCHEMAS |= {id(fields): _schema(fields) for fields in _USUAL.values()}
 def _to_stream(rows: Rows, fields: Fields) -> bytes:
     if not rows.count:
         return b""
-    if not any((rows[name] != _ADDED[name]).any() for name in _SELDOM if name in fields):
+    if not any((rows[name] != usual).any() for name, usual in _SELDOM.items() if name in fields):
         fields = _USUAL[id(fields)]
     schema = _SCHEMAS[id(fields)]
     columns = [pa.array(rows[name], field.type) for name, field in zip(fields, schema, strict=True)]
@@ -157,7 +117,7 @@ def _from_stream(content: bytes, fields: Fields) -> Rows:
     def column(name: str, kind: Any) -> Column:
         stored = _STORED_AS.get(name, name)
         if stored not in there:
-            return np.full(table.num_rows, _ADDED[name], dtype=kind)
+            return np.full(table.num_rows, _SELDOM[name], dtype=kind)
         # copied, because Arrow's memory is read-only and rows are changed in place
         return np.array(table[stored].to_numpy(), dtype=kind)
 

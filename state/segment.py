@@ -178,7 +178,7 @@ def evaluate(
     kept = np.isin(segment.ledger[segment.messages["offset"] - segment.first_offset], KEPT)
     if not kept.all():
         segment.messages = segment.messages.take(kept)
-    # Only what came now: of messages kept by earlier versions Kafka may have nothing any more.
+    # only what came now: the rest was set aside when it came
     set_aside(segment.messages, np.isin(segment.messages["offset"], arrivals.halves["offset"]))
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms

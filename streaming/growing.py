@@ -116,7 +116,7 @@ class _Growth:
         4. Spark makes its batch, unless it has.
         5. The folder has so many from now on, and jobs may start.
         """
-        with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
+        with contextlib.closing(Claim(self._sink)) as claim:
             _LOGGER.info("Ending the run before, if there is one ...")
             self._take_over(claim, before, partitions)  # 1
             batch = self._last_batch(before, partitions)
@@ -137,7 +137,7 @@ class _Growth:
         2. Spark's batch goes, whether it has ended or not; nothing of it is in Kafka.
         3. Jobs may start.
         """
-        with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
+        with contextlib.closing(Claim(self._sink)) as claim:
             self._take_over(claim, before, partitions)  # 1
             found = examine(self._checkpoint)
             begun = found.begun if found.unfinished else None  # both may be Spark's, the newer one first

@@ -162,7 +162,7 @@ class TransactionJob:
         checks = self._check_service()
         half_partitions = self._checked_topics(sink)
         clock = compared_clock(sink, settings.job.clock_tolerance)
-        claim = self._rest.enter_context(contextlib.closing(Claim(sink, settings.job.name)))
+        claim = self._rest.enter_context(contextlib.closing(Claim(sink)))
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
         self._judge_at_once(claim, local_query_id, its_half := ids.get(sink.topics.half, ""))
         trial.try_facts(settings.job.checkpoint, facts := facts_of(settings, half_partitions, ids))

@@ -68,27 +68,23 @@ class TakeOver:
         self._to_grow = to_grow
         self._new_checkpoint = False
 
-    def judge(self, *, new_checkpoint: bool) -> list[Owner]:
+    def judge(self, *, new_checkpoint: bool) -> None:
         """Whether the checkpoint can be gone on with; changes nothing in Kafka or on disk.
 
         1. The topics are not another checkpoint's; the clock is not behind.
         2. Kafka's progress and the checkpoint's newest batch fit together.
         3. What a crash or a power loss has left can be repaired.
 
-        Returns:
-            The runs that :meth:`take` will put an end to, as far as they have not ended.
-
         Raises:
             CheckpointMismatchError, ProgressError: continuing would do harm, or cannot be done.
         """
         self._new_checkpoint = new_checkpoint
-        standing = self._claim.judge(self._own, new_checkpoint=new_checkpoint)  # 1
+        self._claim.judge(self._own, new_checkpoint=new_checkpoint)  # 1
         found = examine(self._checkpoint, self._clock.horizon_ms)
         refuse_slow_clock(found, _last_time_ms(self._checkpoint, found), self._clock)
         progress = self._progress(settled=False)
         judge_start(progress, last_batch(found, self._checkpoint.floor()))  # 2
         repairs(self._checkpoint, found, progress)  # 3
-        return standing
 
     def take(self) -> None:
         """Take the checkpoint over.

@@ -77,7 +77,10 @@ class JobRecords:
             "half": str(half),
             "attempt": 1,
             "check_max": 15,
-            "ingested_ms": now_ms(),
+            "ingested_ms": (at := now_ms()),
+            "asked_ms": at,
+            "next_check_ms": 0,
+            "last_answer": "",
             **fields,
         }
         self.send(self.topics.status, json.dumps(row).encode(), str(half).encode(), [], None)
@@ -120,7 +123,7 @@ class JobRecords:
 
     def claim(self, **fields: Any) -> None:
         """A claim of a job, taken as jobs take it."""
-        claim = Claim(SinkSettings(self.place.bootstrap_servers, self.topics, 60_000), "job")
+        claim = Claim(SinkSettings(self.place.bootstrap_servers, self.topics, 60_000))
         try:
             claim.take(
                 Owner(**{"query_id": "q", "run": "r", "host": "h", "since": "2026-11-22 09:30:00 UTC", **fields})

@@ -3,22 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 from checkback.exceptions import ConfigurationError
-from checkback.wire.message_id import MessageId
 from checkback.wire.protocol import MAX_GROUP_BYTES
-
-_AHEAD_SECONDS = 3_600
-"""That a producer's clock may be ahead, as Kafka does (``message.timestamp.after.max.ms``)."""
 
 
 def refuse_no_group(group: str) -> None:
     """Raises ConfigurationError unless this can be a consumer group."""
     if not 0 < len(group.encode()) <= MAX_GROUP_BYTES or "\0" in group:
         raise ConfigurationError(f"A group's name has 1 to {MAX_GROUP_BYTES} bytes; {group!r:.80} does not fit.")
-
-
-def is_known_by_place(one: MessageId, received: datetime | None) -> bool:
-    """Whether a row by a message's place alone, as before 0.1.0, is that message's: not one's written after it."""
-    return received is not None and one.written_ms / 1000 <= received.timestamp() + _AHEAD_SECONDS
 
 
 def aged(older_than: timedelta, batch: int) -> datetime:

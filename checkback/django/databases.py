@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connections
@@ -65,12 +64,6 @@ def refuse_inside(connection: Any, what: str, why: str) -> None:
             f"Database {alias!r} is out of Django's autocommit mode, so transaction.atomic() commits nothing: {why} "
             f"Leave AUTOCOMMIT in DATABASES at True, and call set_autocommit(True) before {what}."
         )
-
-
-def of_moment(stored: Any) -> datetime:
-    """What a column has: SQLite and MySQL have no time zones, and what comes back depends on who made the table."""
-    found = datetime.fromisoformat(str(stored))
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def limited_waiting(connection: Any, milliseconds: int) -> AbstractContextManager[None]:

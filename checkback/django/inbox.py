@@ -13,11 +13,11 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
 from checkback.dbapi.databases import Dialect, execute, execute_each, fetched
-from checkback.dbapi.inbox_rules import aged, is_known_by_place, refuse_no_group
+from checkback.dbapi.inbox_rules import aged, refuse_no_group
 from checkback.dbapi.log_table import insert_new
-from checkback.django.databases import connection_of, dialect_of, of_moment, refuse_inside
+from checkback.django.databases import connection_of, dialect_of, refuse_inside
 from checkback.exceptions import ConfigurationError, RecordLostError
-from checkback.wire.message_id import MAX_BYTES, identified
+from checkback.wire.message_id import MAX_BYTES, message_id
 from checkback.wire.protocol import MAX_GROUP_BYTES
 
 M = TypeVar("M")
@@ -140,30 +140,28 @@ class DjangoInbox:
 
     def _take(self, connection: Any, message: Any) -> bool:
         """Whether the message was not in; it is now."""
-        one, dialect = identified(message), dialect_of(connection)
+        dialect = dialect_of(connection)
         if not self._table_is_safe:
             self._table_is_safe = dialect.refuse_unsafe_table(connection, TABLE)
         insert = (
             f"INSERT INTO {dialect.named(TABLE)} (consumer_group, message_id, received_at) "  # noqa: S608  (a constant)
             f"VALUES (%s, %s, %s){dialect.insert_end}"
         )
-        values = [*self._key(dialect, one.id), dialect.stored_moment(datetime.now(UTC))]
+        values = [*self._key(dialect, message_id(message)), dialect.stored_moment(datetime.now(UTC))]
         first = insert_new(dialect, connection, insert, values)
-        if first and one.place:
-            first = not is_known_by_place(one, self._received(connection, one.place))
         if not first:
             with self._counting:
                 self._passed_over += 1
         return first
 
-    def _received(self, connection: Any, name: str) -> datetime | None:
+    def _is_in(self, connection: Any, name: str) -> bool:
         dialect = dialect_of(connection)
-        found = fetched(
+        rows = fetched(
             connection,
-            f"SELECT received_at FROM {dialect.named(TABLE)} WHERE consumer_group = %s AND message_id = %s",  # noqa: S608  (a constant)
+            f"SELECT 1 FROM {dialect.named(TABLE)} WHERE consumer_group = %s AND message_id = %s",  # noqa: S608  (a constant)
             self._key(dialect, name),
         )
-        return of_moment(found[0][0]) if found else None
+        return bool(rows)
 
     def _key(self, dialect: Dialect, name: str) -> list[Any]:
         return [dialect.stored_text(self._group, MAX_GROUP_BYTES), dialect.stored_text(name, MAX_BYTES)]
@@ -174,7 +172,7 @@ class DjangoInbox:
         A swallowed error of a statement ends PostgreSQL's transaction: then the look raises. After a deadlock InnoDB
         has begun another one without a word, in which the row is not.
         """
-        if connection.needs_rollback or self._received(connection, identified(message).id) is None:
+        if connection.needs_rollback or not self._is_in(connection, message_id(message)):
             raise RecordLostError(
                 "The handler's database transaction is marked for rollback, or was ended inside the handler: its "
                 "effect is gone, and the message comes again. Let errors of the database leave the handler, or keep "

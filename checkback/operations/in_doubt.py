@@ -15,8 +15,8 @@ _MOST_BYTES = 64
 """Of a place or an answer; both are shorter."""
 MOST_REMARK_BYTES = 4 * 1024
 """The job writes 512 at most, of which each may have become three."""
-_LATER: Mapping[str, Any] = {"answered_ms": 0, "misses": 0, "remark": ""}
-"""What rows of earlier versions do not have."""
+_UNANSWERED: Mapping[str, Any] = {"answered_ms": 0, "misses": 0, "remark": ""}
+"""Fields that a row lacks until the first check is answered."""
 _AHEAD_MS = 3_600_000
 """So much later than its record's time stamp a message may have been taken in, by clocks that differ."""
 
@@ -45,9 +45,9 @@ class InDoubt(NamedTuple):
     next_check_ms: int = 0
     """When they are asked again; 0: not known. In the past: they are being asked, or it is due."""
     answered_ms: int = 0
-    """When the answer was taken in; 0: the last check has not been answered, or an earlier version wrote the row."""
+    """When the answer was taken in; 0: the last check has not been answered."""
     misses: int = 0
-    """For how many checks in a row nobody could be asked; 0 also where an earlier version wrote the row."""
+    """For how many checks in a row nobody could be asked."""
     remark: str = ""
     """What the answer said beside that."""
 
@@ -57,16 +57,15 @@ class InDoubt(NamedTuple):
         return self.attempt if self.answered_ms and self.last_answer == Action.UNKNOWN else max(0, self.attempt - 1)
 
 
-def in_doubt(value: bytes, time_ms: int) -> InDoubt:
-    """Read a record's value; ``time_ms`` is its time stamp.
+def in_doubt(value: bytes) -> InDoubt:
+    """Read a record's value.
 
     Raises:
         ValueError, ProtocolError: the job did not write it.
     """
-    row = {"asked_ms": time_ms, "last_answer": "", "next_check_ms": 0, **_LATER, **read_object(value)}
-    named = "transaction_id" if "transaction_id" in row else "id"  # rows of before 0.1.0 have the latter
+    row = {**_UNANSWERED, **read_object(value)}
     return InDoubt(
-        transaction_id=text_of(row, named, MAX_ID_BYTES),
+        transaction_id=text_of(row, "transaction_id", MAX_ID_BYTES),
         group=text_of(row, "group", MAX_GROUP_BYTES),
         topic=text_of(row, "topic", MAX_TOPIC_BYTES),
         half=HalfPosition.parse(text_of(row, "half", _MOST_BYTES)),
@@ -120,7 +119,7 @@ def row_of(place: HalfPosition, value: bytes | None, time_ms: int) -> InDoubt | 
     if value is None:
         return None
     try:
-        row = in_doubt(value, time_ms)
+        row = in_doubt(value)
     except (ValueError, ProtocolError):
         return None
     dated = 0 < row.ingested_ms <= time_ms + _AHEAD_MS  # brokers take no time stamp that is far in the future

@@ -37,7 +37,7 @@ class ClaimRecord(NamedTuple):
     job: str = ""
     """The setting ``job.name``."""
     page: str = ""
-    """Where it serves its status page; empty: it does not, or does not say."""
+    """Where it serves its status page; empty: it does not."""
     half_topic_id: str = ""
     """Kafka's own id of what it reads; empty: not known."""
 
@@ -49,9 +49,8 @@ class ClaimRecord(NamedTuple):
 def claim_in(metadata: str | None) -> ClaimRecord | None:
     """The claim in an offset's metadata; None when that is something else."""
     try:
-        said = read_object((metadata or "").rstrip("\0"))  # librdkafka ends it so
-        texts = {name: str(said[name]) for name in ("query_id", "job", "page", "half_topic_id") if name in said}
-        return ClaimRecord(str(said["run"]), str(said["host"]), int(said["process"]), str(said["since"]), **texts)
+        claim = read_object((metadata or "").rstrip("\0"))  # librdkafka ends it so
+        return ClaimRecord(**{name: kind(claim[name]) for name, kind in ClaimRecord.__annotations__.items()})
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
 

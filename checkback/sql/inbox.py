@@ -25,14 +25,14 @@ from sqlalchemy.orm import Session, scoped_session
 
 from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
-from checkback.dbapi.inbox_rules import aged, is_known_by_place, refuse_no_group
+from checkback.dbapi.inbox_rules import aged, refuse_no_group
 from checkback.exceptions import ConfigurationError
 from checkback.sql import inbox_table, mysql
 from checkback.sql.commit_guard import insist_on_rows, refuse_inactive
 from checkback.sql.database import insert_new, refuse_autocommit, refuse_others
 from checkback.sql.handler_session import HandlerSession
 from checkback.sql.taken import Taken
-from checkback.wire.message_id import MessageId, identified
+from checkback.wire.message_id import message_id
 
 if TYPE_CHECKING:  # importing it needs greenlet, which applications without asyncio do not have
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
@@ -295,11 +295,8 @@ class SqlInbox:
         if not self._table_is_safe:
             self._table_is_safe = mysql.refuse_unsafe_table(connection, self.table)
         named: dict[str, M] = {}
-        found: list[MessageId] = []
         for message in messages:
-            one = identified(message)
-            if named.setdefault(one.id, message) is message:
-                found.append(one)
+            named.setdefault(message_id(message), message)
         if not named:
             return Taken([])
         now = datetime.now(UTC)
@@ -310,22 +307,9 @@ class SqlInbox:
         if new:
             expected = insist_on_rows(connection, self._number_of(new), len(new))
             expected.written = True
-        new -= self._known_by_place(connection, [one for one in found if one.place and one.id in new])
         with self._counting:
             self._passed_over += len(messages) - len(new)
         return Taken([message for name, message in named.items() if name in new], connection, expected)
-
-    def _known_by_place(self, connection: Connection, found: Sequence[MessageId]) -> set[str]:
-        """Those that are in by their places alone, as before 0.1.0; not what was written after such a row was."""
-        if not found:
-            return set()
-        columns = self.table.c
-        rows = select(columns.message_id, columns.received_at).where(
-            columns.consumer_group == self._group, columns.message_id.in_([one.place for one in found])
-        )
-        # SQLite has no time zones
-        received = {row[0]: row[1].replace(tzinfo=row[1].tzinfo or UTC) for row in connection.execute(rows)}
-        return {one.id for one in found if is_known_by_place(one, received.get(one.place))}
 
     def _number_of(self, names: set[str]) -> Select[int]:
         columns = self.table.c

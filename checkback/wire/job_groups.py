@@ -8,7 +8,6 @@ GROUPS = "checkback-"
 
 def claim_group(topics: Topics) -> str:
     """The group whose offset of partition 0 of ``cb.progress`` has the claim in its metadata."""
-    # a job's name has no colon: no claim of an earlier version is in this group
     return f"{GROUPS}claim:{topics.prefix}"
 
 

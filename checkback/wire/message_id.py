@@ -1,22 +1,12 @@
 """What names a message to its consumers, so that one that comes a second time is recognized."""
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from checkback.wire.protocol import ID
 
 MAX_BYTES = 300
 """Of an id: the longest name of a topic, two numbers and a time."""
-
-
-class MessageId(NamedTuple):
-    """What a message is known by."""
-
-    id: str
-    place: str = ""
-    """Its id in rows of before 0.1.0, which a message of a topic that was made again had, too; empty: the same."""
-    written_ms: int = 0
-    """When it was written, ms since 1970, where it has a place."""
 
 
 def message_id(message: Any) -> str:
@@ -32,19 +22,14 @@ def message_id(message: Any) -> str:
     Raises:
         TypeError: this is not a message of these.
     """
-    return identified(message).id
-
-
-def identified(message: Any) -> MessageId:
-    """Likewise, with what it was known by before 0.1.0."""
     if isinstance(message, str):
-        return MessageId(_storable(message))
+        return _storable(message)
     topic, partition, offset = (_of(message, name) for name in ("topic", "partition", "offset"))
-    given = next((value for name, value in _of(message, "headers") or () if name == ID), None)
-    if given:
-        return MessageId(_storable(given.decode(errors="backslashreplace")))
+    header = next((value for name, value in _of(message, "headers") or () if name == ID), None)
+    if header:
+        return _storable(header.decode(errors="backslashreplace"))
     place, written_ms = f"{topic}:{partition}:{offset}", _written_ms(message)
-    return MessageId(f"{place}@{written_ms}", place, written_ms) if written_ms > 0 else MessageId(place)
+    return f"{place}@{written_ms}" if written_ms > 0 else place
 
 
 def _written_ms(message: Any) -> int:

@@ -4,9 +4,6 @@ Partition 0 of ``cb.progress`` has, in the consumer group ``checkback-claim:<top
 names the checkpoint (its query id), the half topic (Kafka's id) and the run. A fresh checkpoint on topics that another
 one has claimed would deliver everything a second time; a second run on one checkpoint replaces the first, as Kafka's
 fencing does.
-
-Earlier versions had the claim in the group ``checkback-<job.name>``. Such a one is honoured while there is none of
-ours, and is taken along: a job of that version looks nowhere else.
 """
 
 import json
@@ -19,18 +16,12 @@ from dataclasses import asdict, dataclass, field, fields
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, error_code
-from checkback.kafka.librdkafka.group_offsets import committed, committed_by
-from checkback.kafka.librdkafka.library import (
-    AdminClient,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from checkback.kafka.librdkafka.errors import FENCED, error_code
+from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.wire.beside_offsets import metadata_of
-from checkback.wire.job_groups import GROUPS, claim_group
+from checkback.wire.job_groups import claim_group
 from checkback.wire.json_reading import read_object
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying, retrying_until
@@ -38,7 +29,6 @@ from streaming.brokers.retrying import retrying, retrying_until
 _CALL_SECONDS = 5.0
 _STORE_SECONDS = 10.0
 _VISIBLE_SECONDS = 30.0
-_NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "page"})
 
 
 @dataclass(frozen=True)
@@ -66,25 +56,22 @@ class Owner:
 
 
 class Claim:
-    """The claim on the topics of one prefix. Holds connections: close it.
+    """The claim on the topics of one prefix. Holds a connection: close it."""
 
-    ``name`` is the job's, under which earlier versions look for the claim.
-    """
-
-    def __init__(self, settings: SinkSettings, name: str) -> None:
+    def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
         self._group = claim_group(settings.topics)
-        self._consumers: dict[str, Consumer] = {}
-        for group in (f"{GROUPS}{name}", self._group):
-            self._open(group)
+        # a transaction that a killed run has left open must not block the next run
+        options = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
+        self._consumer = make_client(Consumer, settings.client(**options))
 
     def owner(self) -> Owner | None:
-        """Who has the topics; None when nobody has, or only a job of an earlier version.
+        """Return the run that has the topics; None if no run has them.
 
         Raises:
-            KafkaException: Kafka did not say.
+            KafkaException: Kafka did not answer.
         """
-        return retrying()(self._read, self._group)
+        return retrying()(self._read)
 
     def take(self, owner: Owner, judge: Callable[[], object] = lambda: None) -> None:
         """Make this run the owner, unless ``judge`` raises an exception.
@@ -97,35 +84,23 @@ class Claim:
             KafkaException: Kafka does not store the claim.
         """
         retrying()(self._store, owner, judge)
-        for group in self._consumers:  # Kafka acknowledges a commit before readers see it
-            visible = retrying_until(lambda found: found is not None and found.run == owner.run, _VISIBLE_SECONDS)
-            found = visible(retrying(), self._read, group) or _UNKNOWN
-            if found.run != owner.run:
-                raise self._taken_over(found)
+        # Kafka acknowledges a commit before readers see it
+        visible = retrying_until(lambda standing: standing is not None and standing.run == owner.run, _VISIBLE_SECONDS)
+        standing = visible(retrying(), self._read) or _UNKNOWN
+        if standing.run != owner.run:
+            raise self._taken_over(standing)
 
-    def standing(self) -> list[Owner]:
-        """Who has the topics, runs of earlier versions among them; empty when nobody has.
-
-        Raises:
-            KafkaException: Kafka did not say.
-        """
-        owner = self.owner()
-        return [owner] if owner else self._of_earlier_versions()
-
-    def judge(self, own: Owner, *, new_checkpoint: bool) -> list[Owner]:
+    def judge(self, own: Owner, *, new_checkpoint: bool) -> None:
         """Refuse a checkpoint on topics that another one reads, unless ``new_checkpoint`` says that it is meant.
-
-        Returns:
-            The runs that :meth:`take` puts an end to, as far as they have not ended.
 
         Raises:
             CheckpointMismatchError: the topics are another checkpoint's.
         """
-        standing = [one for one in self.standing() if one.reads_what(own)]
-        for one in standing:
-            if one.query_id != own.query_id and not new_checkpoint:
-                raise self._another(one)
-        return standing
+        standing = self.owner()
+        if standing is None or new_checkpoint or standing.query_id == own.query_id:
+            return
+        if standing.reads_what(own):
+            raise self._another(standing)
 
     def refuse_another(self, own: Owner) -> None:
         """Notice that another run has taken the topics. What Kafka cannot say now is asked again the next time.
@@ -134,12 +109,11 @@ class Claim:
             TakenOverError: one has.
         """
         try:
-            owners = [self._read(group) for group in self._consumers]
+            owner = self._read()
         except KafkaException:
             return  # without Kafka nothing can be written anyway
-        for owner in owners:
-            if owner is not None and owner.run != own.run:
-                raise self._taken_over(owner)
+        if owner is not None and owner.run != own.run:
+            raise self._taken_over(owner)
 
     def refuse_others(self, runs: Collection[str]) -> None:
         """Refuse to take the topics back from a run that took them after these; none: whoever has them is no matter.
@@ -153,9 +127,8 @@ class Claim:
             raise self._taken_over(owner)
 
     def close(self) -> None:
-        """Close the connections."""
-        for consumer in self._consumers.values():
-            consumer.close()
+        """Close the connection."""
+        self._consumer.close()
 
     def _store(self, owner: Owner, judge: Callable[[], object]) -> None:
         transactional = transactional_settings(self._group, self._settings.transaction_timeout_ms)
@@ -169,20 +142,14 @@ class Claim:
         metadata = json.dumps(asdict(owner), separators=(",", ":"))
         try:
             kafka.begin()
-            for consumer in self._consumers.values():
-                offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
-                kafka.add_offsets(offsets, consumer.consumer_group_metadata(), _STORE_SECONDS)
+            offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
+            kafka.add_offsets(offsets, self._consumer.consumer_group_metadata(), _STORE_SECONDS)
             kafka.commit(_STORE_SECONDS)
         except KafkaException as error:
             if error_code(error) not in FENCED:
                 raise
             # Another one takes the topics, or renews its claim, at this moment: ``judge`` finds out next time which.
             raise KafkaException(KafkaError(KafkaError.CONCURRENT_TRANSACTIONS, str(error))) from None
-
-    def _open(self, group: str) -> None:
-        # a transaction that a killed run has left open must not block the next run
-        options = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
-        self._consumers[group] = make_client(Consumer, self._settings.client(**options))
 
     def _taken_over(self, owner: Owner) -> TakenOverError:
         return TakenOverError(
@@ -198,45 +165,16 @@ class Claim:
             "or you want everything redelivered, start once with 'checkback run --new-checkpoint'."
         )
 
-    def _read(self, group: str) -> Owner | None:
-        (found,) = committed(self._consumers[group], [TopicPartition(self._settings.topics.progress, 0)])
-        return None if found.offset < 0 else _owner(metadata_of(found)) or _UNKNOWN
-
-    def _of_earlier_versions(self) -> list[Owner]:
-        """Their claims on these topics, under any job's name; from now on :meth:`take` writes there, too.
-
-        Kafka forgets them a week after their job has stopped. Groups that may not be described are not seen.
-        """
-        groups = retrying()(_groups_of_jobs, make_client(AdminClient, self._settings.client()))
-        found = {group: retrying()(self._claimed_by, group) for group in groups}
-        for group in [group for group, owner in found.items() if owner and group not in self._consumers]:
-            self._open(group)
-        return [owner for owner in found.values() if owner]
-
-    def _claimed_by(self, group: str) -> Owner | None:
-        try:
-            place = TopicPartition(self._settings.topics.progress, 0)
-            (found,) = committed_by(group, [place], self._settings.client())
-        except KafkaException as error:
-            if error_code(error) in NOT_ALLOWED:
-                return None
-            raise
-        return None if found.offset < 0 else _owner(metadata_of(found))
-
-
-def _groups_of_jobs(admin: AdminClient) -> list[str]:
-    listed = admin.list_consumer_groups(request_timeout=_CALL_SECONDS).result()
-    if listed.errors:
-        raise listed.errors[0]
-    return [one.group_id for one in listed.valid if one.group_id.startswith(GROUPS)]
+    def _read(self) -> Owner | None:
+        (stored,) = committed(self._consumer, [TopicPartition(self._settings.topics.progress, 0)])
+        return None if stored.offset < 0 else _owner(metadata_of(stored)) or _UNKNOWN
 
 
 def _owner(metadata: str | None) -> Owner | None:
     """Who a claim names; None when that is not a claim."""
     try:
         stored = read_object(metadata)
-        names = (one.name for one in fields(Owner))
-        return Owner(**{name: stored[name] for name in names if name in stored or name not in _NOT_IN_EARLIER_VERSIONS})
+        return Owner(**{field.name: stored[field.name] for field in fields(Owner)})
     except (ValueError, KeyError, TypeError):
         return None
 

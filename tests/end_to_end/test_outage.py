@@ -72,7 +72,7 @@ def test_the_page_stays_and_the_query_starts_again_when_kafka_answers(place: Pla
 def test_a_job_that_has_waited_takes_nothing_back_from_another(place: Place, spark: SparkSession) -> None:
     with waiting(place, spark) as (job, away):
         sink = SinkSettings.of(place.settings())
-        with closing(Claim(sink, place.settings().job.name)) as claim:
+        with closing(Claim(sink)) as claim:
             owner = claim.owner()
             assert owner is not None
             claim.take(Owner(owner.query_id, half_topic_id=owner.half_topic_id))

@@ -68,7 +68,7 @@ def kinds(place: Place) -> dict[str, Kind]:
     other = [(b"cb-id", b"hostile"), *named]
     good = [(b"cb-id", b"good"), *named]
     at, elsewhere = (b"cb-half", str(HALF).encode()), (b"cb-half", ELSEWHERE)
-    row: dict[str, Any] = {"id": "good", "group": "shop", "topic": place.real_topic, "half": str(HALF)}
+    row: dict[str, Any] = {"transaction_id": "good", "group": "shop", "topic": place.real_topic, "half": str(HALF)}
     row |= {
         "attempt": 1,
         "check_max": 15,
@@ -111,7 +111,7 @@ def kinds(place: Place) -> dict[str, Kind]:
         ),
         topics.status: Kind(
             (str(HALF).encode(), json.dumps(row).encode(), []),
-            said=({**row, "id": "hostile", "half": ELSEWHERE.decode()},),
+            said=({**row, "transaction_id": "hostile", "half": ELSEWHERE.decode()},),
             keys=(ELSEWHERE,),
             compacted=True,
             apart=True,

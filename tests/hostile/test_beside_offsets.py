@@ -68,7 +68,7 @@ def noted(place: Place, request: pytest.FixtureRequest) -> str:
 
 
 def test_what_is_no_claim_is_somebodys_all_the_same(place: Place, noted: str) -> None:
-    with closing(claim.Claim(SinkSettings(place.bootstrap_servers, place.topics, 60_000), "job")) as made:
+    with closing(claim.Claim(SinkSettings(place.bootstrap_servers, place.topics, 60_000))) as made:
         for _ in range(50):  # what lies behind it in memory is another thing each time
             assert made.owner() == claim._UNKNOWN
     with JobInKafka(place.bootstrap_servers, place.topics) as asked:

@@ -58,7 +58,7 @@ def test_a_lane(small: Place) -> None:
 
 def test_the_job(small: Place, tmp_path: Path) -> None:
     settings = small.settings(job={"checkpoint": str(tmp_path)})
-    with closing(Claim(SinkSettings.of(settings), "job")) as claim, pytest.raises(Exception, match="METADATA") as error:
+    with closing(Claim(SinkSettings.of(settings))) as claim, pytest.raises(Exception, match="METADATA") as error:
         claim.take(Owner("query"))
     found = explained(error.value, settings)
     assert isinstance(found, ConfigurationError)

@@ -20,14 +20,18 @@ def test_what_the_job_writes_is_read() -> None:
     assert str(found) == f"job 'checkback', process {owner.process} on {owner.host}, since {owner.since}"
 
 
-def test_one_of_an_earlier_version_has_no_page() -> None:
-    found = claim_in('{"query_id": "q", "run": "r", "host": "h", "process": 7, "since": "then", "metrics_port": 9464}')
-    assert found is not None
-    assert (found.page, found.job, found.process) == ("", "", 7)
-
-
 @pytest.mark.parametrize(
-    "text", [None, "", "{}", "[]", "7", '"run"', '{"run": 1, "host": 2, "process": "x", "since": 3}']
+    "text",
+    [
+        None,
+        "",
+        "{}",
+        "[]",
+        "7",
+        '"run"',
+        '{"run": 1, "host": 2, "process": "x", "since": 3}',
+        '{"query_id": "q", "run": "r", "host": "h", "process": 7, "since": "it names no page"}',
+    ],
 )
 def test_what_is_no_claim(text: str | None) -> None:
     assert claim_in(text) is None

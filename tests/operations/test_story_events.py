@@ -104,7 +104,17 @@ def test_a_half_message_that_was_not_taken() -> None:
 
 
 def test_a_row_of_those_in_doubt() -> None:
-    row = {"id": "tx", "group": "shop", "topic": "orders", "half": "3:4711", "attempt": 2, "check_max": 15}
+    row = {
+        "asked_ms": 0,
+        "next_check_ms": 0,
+        "last_answer": "",
+        "transaction_id": "tx",
+        "group": "shop",
+        "topic": "orders",
+        "half": "3:4711",
+        "attempt": 2,
+        "check_max": 15,
+    }
     value = json.dumps({**row, "ingested_ms": 5}).encode()
     found = event(Record(TOPICS.status, 0, 1, 7, b"3:4711", value))
     assert (found.kind, found.half, said(found)) == (EventKind.IN_DOUBT, HALF, "in doubt, attempt 2 of 15")

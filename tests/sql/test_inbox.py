@@ -70,19 +70,6 @@ def test_a_message_of_a_topic_that_was_made_again_is_another(points: Points) -> 
     assert points.take(foreign(0, now_ms + 1))
 
 
-def test_what_was_received_before_ids_had_times_is_known(points: Points) -> None:
-    """By the place alone, but not what was written after it was received."""
-    now_ms = round(datetime.now(UTC).timestamp() * 1000)
-    for offset in range(3):
-        points.take(f"orders:0:{offset}")
-    ahead_ms, later_ms = now_ms + 60_000, now_ms + 7_200_000
-    messages = [foreign(0, now_ms - 1_000), foreign(1, ahead_ms), foreign(2, later_ms), foreign(3, now_ms)]
-    with points.engine.begin() as connection, points.inbox.once_each(connection, messages) as new:
-        assert new == messages[2:]
-    assert points.inbox.passed_over == 2
-    assert not points.take(messages[2])
-
-
 def test_an_error_of_the_handler_rolls_row_and_effect_back(points: Points) -> None:
     with pytest.raises(HandlerError), points.engine.begin() as connection:
         fail_in(points, connection)

@@ -1,7 +1,6 @@
 """The bytes of a segment's state."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkback.exceptions import StateFormatError
-from state import Event, Policy, Segment, State, segment_from_bytes, segment_to_bytes
-from state.codec import OLDEST_VERSION, VERSION
+from state import Policy, Segment, segment_from_bytes, segment_to_bytes
+from state.codec import VERSION
 from state.rows import CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows, objects
 from tests.state.records import Driver, Half, Op
 from tests.state.small import POLICY as SMALL
@@ -117,9 +116,9 @@ def test_the_version_is_the_first_byte() -> None:
     assert segment_to_bytes(full_segment())[0] == VERSION
 
 
-@pytest.mark.parametrize("version", [0, VERSION + 1, 255])
+@pytest.mark.parametrize("version", [0, VERSION - 1, VERSION + 1, 255])
 def test_another_version_is_refused_by_name(version: int) -> None:
-    with pytest.raises(StateFormatError, match=rf"version {version}\b.*reads version {OLDEST_VERSION} to {VERSION}\b"):
+    with pytest.raises(StateFormatError, match=rf"version {version}\b.*reads version {VERSION}\b"):
         segment_from_bytes(bytes([version]) + segment_to_bytes(full_segment())[1:])
 
 
@@ -160,75 +159,6 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
         changed[place] ^= 0x81
         with pytest.raises(StateFormatError):
             segment_from_bytes(bytes(changed))
-
-
-def test_state_of_version_1_is_read() -> None:
-    """The sample was written by the last Checkback that wrote version 1."""
-    segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
-    states = [State(code) for code in segment.ledger[:7]]
-    checking, decided = [State.CHECKING] * 2, [State.ABANDONED, State.COMMITTED, State.ROLLED_BACK, State.ABSENT]
-    assert states == [State.OPEN, *checking, *decided], "what version 1 parked was not kept"
-    assert list(segment.messages) == list(MESSAGE_FIELDS)
-    assert segment.messages["transaction_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
-    assert segment.messages["key"].tolist() == [b"k0", None, b"k2"]
-    assert segment.messages["value"].tolist() == [b"v0", b"v1", None]
-    assert segment.messages["headers"].tolist() == [None, '[{"key":"a","value":"MQ=="}]', None]
-    assert segment.messages["deadline_ms"].tolist() == [101_000, 127_000, 158_000]
-    assert segment.messages["misses"].tolist() == [0, 0, 1]
-    assert segment.messages["deliver_at_ms"].tolist() == [-1, -1, -1]
-    assert segment.early["event"].tolist() == [Event.CHECK_COMMIT, Event.OPERATOR_ROLLBACK]
-    assert segment.early["value"].tolist() == [b"", b"by hand"]
-    assert segment.touched_ms == 38_000
-    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
-
-
-def test_a_segment_of_version_1_goes_on() -> None:
-    driver = Driver(SMALL)
-    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
-    driver.unanswered["orders"] = 1
-    ops = [Op("commit", 0, 6, "tx-0"), Op("check_commit", 1, 7, "tx-1", source="check"), Op("commit", 3, 8, "tx-3")]
-    said = driver.step(39_000, Half(offset=9, transaction_id="tx-9"), *ops)
-    assert [message.offset for message in said.delivered] == [0, 1, 9]
-    assert [rejected.half_offset for rejected in said.rejected] == [3]
-    assert said.ledger[9] == "committed"
-
-
-def test_state_of_version_2_is_read() -> None:
-    """The sample was written by the last Checkback that wrote version 2."""
-    segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-2.bin").read_bytes())
-    states = [State(code) for code in segment.ledger[:5]]
-    assert states == [State.CHECKING, State.DELAYED, State.PARKED, State.ROLLED_BACK, State.ABSENT]
-    assert segment.messages["transaction_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
-    assert segment.messages["deadline_ms"].tolist() == [127_000, 90_000, 7_207_000]
-    assert segment.messages["deliver_at_ms"].tolist() == [-1, 90_000, -1]
-    assert segment.early["event"].tolist() == [Event.RESUME]
-    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
-
-
-def test_state_of_version_3_is_read_and_its_content_stays_where_it_is() -> None:
-    """The sample was written by the last Checkback that wrote version 3. Kafka may have nothing of it any more."""
-    driver = Driver(SMALL, stored=True)
-    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-3.bin").read_bytes())
-    assert driver.segment.messages["left_out"].tolist() == [-1, -1]
-    assert driver.segment.early["event"].tolist() == [Event.REDELIVER]
-    driver.step(7_000, Half(9, "tx-9", value=b"v" * 5_000))
-    assert driver.segment.messages["left_out"].tolist() == [-1, -1, 5_000]
-    delivered = driver.step(8_000, Op("commit", 0, 9, "tx-0"), Op("redeliver", 1, 10, "tx-1")).delivered
-    assert [message.value for message in delivered] == [b"v" * 5_000, b"value"]
-
-
-def test_state_of_version_4_is_read_and_names_no_lanes() -> None:
-    """The sample was written by the last Checkback that wrote version 4."""
-    driver = Driver(SMALL)
-    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-4.bin").read_bytes())
-    states = [State(code) for code in driver.segment.ledger[:4]]
-    assert states == [State.CHECKING, State.OPEN, State.UNDELIVERABLE, State.ABSENT]
-    assert driver.segment.messages["lane"].tolist() == [-1, -1, -1]
-    assert driver.segment.early["event"].tolist() == [Event.COMMIT, Event.OPERATOR_COMMIT]
-    assert driver.segment.early["settled"].tolist() == [0, 0]
-    assert_same(segment_from_bytes(segment_to_bytes(driver.segment)), driver.segment)
-    said = driver.step(9_000, Half(5, "tx-5"), Op("commit", 0, 9, "tx-0"))
-    assert [message.offset for message in said.delivered] == [0, 5]
 
 
 def test_an_undeliverable_message_comes_back() -> None:

@@ -106,7 +106,7 @@ def test_a_task_without_a_producer_yet_does_not_write_when_another_run_has_taken
 ) -> None:
     """The other run has fenced whoever had one, and has put the batch under other rules perhaps."""
     first, second = Owner(query_id), Owner(query_id)
-    with contextlib.closing(Claim(settings, "job")) as claim:
+    with contextlib.closing(Claim(settings)) as claim:
         claim.take(first)
         write_partition(settings, replace(batch(0, query_id), run=first.run), 0, rows(outcome(place.real_topic)))
         claim.take(second)

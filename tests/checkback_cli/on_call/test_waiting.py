@@ -37,7 +37,17 @@ def test_one_in_doubt_that_has_left_is_as_was_asked(action: Action, became: str)
 
 
 def test_others_do_not_count() -> None:
-    row = {"id": "tx", "group": "shop", "topic": "orders", "half": str(HALF), "attempt": 4, "check_max": 15}
+    row = {
+        "asked_ms": 0,
+        "next_check_ms": 0,
+        "last_answer": "",
+        "transaction_id": "tx",
+        "group": "shop",
+        "topic": "orders",
+        "half": str(HALF),
+        "attempt": 4,
+        "check_max": 15,
+    }
     still = Record(TOPICS.status, 0, 1, 5, str(HALF).encode(), json.dumps({**row, "ingested_ms": 1}).encode())
     found = awaited(left(OTHER), still, Record(TOPICS.status, 0, 1, 5, None, b"?"))
     assert [waiting.half for waiting in found.waiting] == [HALF]

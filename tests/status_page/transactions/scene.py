@@ -92,8 +92,9 @@ class FakeConsumer(NeedsNoRepair):
 
 
 def row(place: str, **changed: Any) -> Record:
-    said = {"id": f"tx-{place}", "group": "g", "topic": "t", "half": place, "attempt": 1, "check_max": 15}
-    return Record(place.encode(), json.dumps({**said, "ingested_ms": 5, **changed}).encode())
+    row = {"transaction_id": f"tx-{place}", "group": "g", "topic": "t", "half": place, "attempt": 1, "check_max": 15}
+    row |= {"ingested_ms": 5, "asked_ms": 0, "next_check_ms": 0, "last_answer": ""}
+    return Record(place.encode(), json.dumps({**row, **changed}).encode())
 
 
 def parked(half: str, name: str = "px", *, ended: bool = False) -> Record:
@@ -152,7 +153,7 @@ NONSENSE = [
     row("0:4", attempt=float("inf")),
     row("0:4", attempt="x"),
     row("0:4", ingested_ms=None),
-    row("0:4", id="\ud800"),
-    row("0:4", id="x" * 1_000),
+    row("0:4", transaction_id="\ud800"),
+    row("0:4", transaction_id="x" * 1_000),
     row("0:4", ingested_ms=10**400),
 ]

@@ -135,6 +135,6 @@ def test_whatever_stands_in_a_row_the_index_has_what_a_reader_finds(rows: list[t
 
 def test_a_row_says_what_its_json_says() -> None:
     said = {"asked_ms": 9, "last_answer": "unknown", "next_check_ms": 11}
-    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (5, 9, "unknown", 11, 0, 0, "")
+    assert in_doubt(row("0:1", **said).value or b"")[6:] == (5, 9, "unknown", 11, 0, 0, "")
     said |= {"answered_ms": 10, "misses": 2, "remark": "busy"}
-    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (5, 9, "unknown", 11, 10, 2, "busy")
+    assert in_doubt(row("0:1", **said).value or b"")[6:] == (5, 9, "unknown", 11, 10, 2, "busy")

@@ -15,7 +15,7 @@ def test_half_partitions_that_were_grown_alone_are_named_until_the_op_topic_foll
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings, ids = SinkSettings("localhost:1", Topics(), 1000), {"cb.half": "h", "cb.op": "o"}
-    looking = BatchPreconditions(settings, Claim(settings, "job"), Owner("query"), ids, JobClock(lambda: None, 1000))
+    looking = BatchPreconditions(settings, Claim(settings), Owner("query"), ids, JobClock(lambda: None, 1000))
     counts = {"cb.half": 5, "cb.op": 2}
     monkeypatch.setattr(preconditions, "_TOPICS_SECONDS", 0.0)
     monkeypatch.setattr(

@@ -72,7 +72,7 @@ class Query:
 
     def claim(self, to_kafka: SinkSettings) -> Claim:
         """The claim of the one run that all drivers belong to."""
-        self._claims.append(Claim(to_kafka, f"job-{self.id}"))
+        self._claims.append(Claim(to_kafka))
         self._claims[-1].take(self.owner)
         return self._claims[-1]
 
