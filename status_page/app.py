@@ -23,6 +23,7 @@ from status_page.site import Site, lanes_in_kafka, operator_ops
 from status_page.transactions.deciding import Deciding
 from status_page.transactions.lookup import Transactions
 from status_page.transactions.story import Story
+from status_page.transactions.transaction_story import rejected_ops
 
 
 def status_app(
@@ -33,7 +34,8 @@ def status_app(
     story: Story | None = None,
 ) -> Starlette:
     """All of it. Nothing that it does raises an exception into whoever serves it."""
-    deciding = Deciding(transactions.index, operator_ops(settings), look=lanes_in_kafka(settings))
+    look, rejections = lanes_in_kafka(settings), rejected_ops(settings)
+    deciding = Deciding(transactions.index, operator_ops(settings), look=look, rejections=rejections)
     signing_in = SigningIn(settings.http.token.get_secret_value())
     return site_app(Site(settings, view, transactions, registry, deciding, signing_in, story))
 

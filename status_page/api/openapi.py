@@ -152,7 +152,8 @@ def _schemas() -> _Schema:
     decision = {"action": _ACTION, "who": _bounded(WHO_CHARACTERS), "why": _bounded(WHY_CHARACTERS)}
     chosen = {**_array(_object(half=_PLACE, transaction_id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
     by_lane = {**_FLAG, "description": "its lane had delivered it: committed, whatever was asked for"}
-    judged = _object(**named, waiting=_FLAG, by_lane=by_lane)
+    rejected = {**_TEXT, "description": "why the job rejected the op, another decision came first; empty: it did not"}
+    judged = _object(**named, waiting=_FLAG, by_lane=by_lane, rejected=rejected)
     return {
         **made,
         "Lists": _object(

@@ -105,7 +105,7 @@ class Api:
         """What was written, and how many of these the job has not judged."""
         receipt = self._site.deciding.receipt(request.path_params["receipt"])
         if receipt is None:
-            raise FormError(404, "No such decision is remembered.")
+            raise FormError(404, "The job remembers no such decision since its start. 'checkback audit' lists them.")
         return self._receipt(receipt)
 
     def described(self, _: Request) -> Any:
@@ -180,7 +180,8 @@ class Api:
 
     def _receipt(self, receipt: Receipt) -> dict[str, Any]:
         decision = receipt.decision
-        waiting = {one.name for one in self._site.deciding.waiting(receipt)}
+        waiting = self._site.deciding.waiting(receipt, self._site.view.facts().batch)
+        rejected = self._site.deciding.rejected(receipt, waiting)
         return {
             "receipt": receipt.name,
             "time_ms": receipt.time_ms,
@@ -188,7 +189,12 @@ class Api:
             "who": decision.who,
             "why": decision.why,
             "transactions": [
-                {**_named(one), "waiting": one.name in waiting, "by_lane": one.half in receipt.by_lane}
+                {
+                    **_named(one),
+                    "waiting": one.name in waiting,
+                    "by_lane": one.half in receipt.by_lane,
+                    "rejected": rejected.get(one.name, ""),
+                }
                 for one in decision.chosen
             ],
         }

@@ -103,9 +103,10 @@ class Acting:
         receipt = self._site.deciding.receipt(request.path_params["receipt"])
         if receipt is None:
             return self._pages.page(request, "nothing.html", "No such page", {}, status=404)
-        waiting = self._site.deciding.waiting(receipt)
+        waiting = self._site.deciding.waiting(receipt, self._site.view.facts().batch)
         refresh = _WAIT_SECONDS if waiting else 0
-        shown = {"receipt": receipt, "waiting": {one.name for one in waiting}}
+        rejected = self._site.deciding.rejected(receipt, waiting)
+        shown = {"receipt": receipt, "waiting": waiting, "rejected": rejected}
         return self._pages.page(request, "decided.html", "Written", shown, refresh=refresh)
 
     @property

@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -18,6 +18,7 @@ from checkback.operations.parked import IN_DOUBT_ACTIONS, parked_actions
 from checkback.wire.delivered import LaneFact
 from checkback.wire.printable import printable
 from checkback.wire.protocol import CONTESTED, Action, HalfPosition
+from status_page.facts import BatchFacts
 from status_page.transactions.index import Index, Parked
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ MOST_AT_ONCE = 500
 WHO_CHARACTERS = 100
 WHY_CHARACTERS = 500
 _RECEIPTS = 200
+_CLOCKS_MS = 60_000
+"""Clocks of brokers differ by less."""
 
 ACTIONS = (Action.COMMIT, Action.ROLLBACK, Action.RESUME, Action.REDELIVER)
 
@@ -68,6 +71,10 @@ class Receipt(NamedTuple):
     """These are committed, which was not asked for: their lanes have delivered them."""
 
 
+Rejections = Callable[[int], Mapping[tuple[str, str, str], str]]
+"""Why the job has rejected operators' ops since a time, by half message, transaction id and action."""
+
+
 class NobodyKnowsError(OperatorError):
     """Nobody can know of a message whether its lane has delivered it; nothing is written."""
 
@@ -88,7 +95,7 @@ class Ops(Protocol):
 class Deciding:
     """Writes ops, and remembers for a while what was written.
 
-    ``connect`` opens what writes; ``look`` finds out what lanes have done.
+    ``connect`` opens what writes; ``look`` finds out what lanes have done; ``rejections`` reads what the job rejected.
     """
 
     def __init__(
@@ -97,7 +104,9 @@ class Deciding:
         connect: Callable[[], Ops],
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         look: Look = no_lanes,
+        rejections: Rejections = lambda _since_ms: {},
     ) -> None:
+        self._rejections = rejections
         self._look = look
         self._index = index
         self._connect = connect
@@ -159,11 +168,20 @@ class Deciding:
         """What was written; None when it was too long ago, or never."""
         return self._receipts.get(name)
 
-    def waiting(self, receipt: Receipt) -> list[Chosen]:
-        """Those whose op the job has not judged yet, as far as the lists say: for them the action is still of use."""
-        action = receipt.decision.action
-        found, _ = self.chosen([one.name for one in receipt.decision.chosen])
-        return [one for one in found if action in one.actions]
+    def waiting(self, receipt: Receipt, batch: BatchFacts | None) -> set[str]:
+        """Names of those whose op the job has not judged yet, as far as its last batch and the lists say."""
+        decision = receipt.decision
+        names = [one.name for one in decision.chosen]
+        if batch is None or batch.ended_ms - batch.seconds * 1000 <= receipt.time_ms:
+            return set(names)  # one that is gone from the lists was perhaps decided by another op
+        return {one.name for one in self.chosen(names)[0] if decision.action in one.actions}
+
+    def rejected(self, receipt: Receipt, waiting: Container[str]) -> dict[str, str]:
+        """Why the job rejected the op, by name, of those that lost: another decision came first."""
+        judged = [one for one in receipt.decision.chosen if one.name not in waiting]
+        reasons = self._rejections(receipt.time_ms - _CLOCKS_MS) if judged else {}
+        keys = {one.name: (str(one.half), one.transaction_id, receipt.decision.action.value) for one in judged}
+        return {name: reasons[key] for name, key in keys.items() if key in reasons}
 
     def _one(self, name: str) -> Chosen | None:
         place, _, transaction_id = name.partition(" ")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
 import anyio
@@ -17,7 +18,7 @@ from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
 from conf import Settings
 from status_page.app import site_app
-from status_page.facts import GroupFacts, JobFacts
+from status_page.facts import BatchFacts, GroupFacts, JobFacts
 from status_page.http.signing_in import SigningIn
 from status_page.site import Site
 from status_page.transactions.deciding import Deciding
@@ -102,6 +103,11 @@ class Place:
         story = None if self.story is None else self.tells
         parts = (self.settings, self.view, self.transactions, self.registry, self.deciding, self.signing_in, story)
         return site_app(Site(*parts, lambda: NOW_MS))
+
+    def batch_ends(self) -> None:
+        """The job has begun one after all that was written."""
+        batch = BatchFacts(7, NOW_MS + 2_000, 1.0)
+        self.view.facts_given = replace(self.view.facts_given, batch=batch)
 
     def browser(self, **options: Any) -> "Browser":
         return Browser(self.app(), **options)

@@ -177,14 +177,16 @@ def test_a_decision_is_written_for_who_shows_the_token(place: Place, api: Browse
     answer = api.post("/api/v1/decisions", json=DECISION, headers=BEARER)
     assert answer.status_code == 202
     said = fits(answer, "decide")
-    judged = {"waiting": True, "by_lane": False}
+    judged = {"waiting": True, "by_lane": False, "rejected": ""}
     assert said["transactions"] == [
         {"half": "0:0", "transaction_id": "tx-0", "group": "orders", "topic": "shop.orders", **judged}
     ]
     assert [(row[0], action) for row, action, _ in place.ops.written] == [("tx-0", "commit")]
     again = fits(api.get(f"/api/v1/decisions/{said['receipt']}"), "decided")
     assert again == said
-    assert fits(api.get("/api/v1/decisions/nothing"), "decided") == {"error": "No such decision is remembered."}
+    assert fits(api.get("/api/v1/decisions/nothing"), "decided") == {
+        "error": "The job remembers no such decision since its start. 'checkback audit' lists them."
+    }
 
 
 @pytest.mark.parametrize(

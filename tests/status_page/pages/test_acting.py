@@ -214,6 +214,8 @@ def test_an_op_says_who_and_why() -> None:
     assert 'http-equiv="refresh"' in page.text
     checked(page.text)
     place.index.take_status([(HalfPosition(0, 0), None)])
+    assert "2 of 2 wait for that" in text_of(browser.get(target(answer)).text), "no batch has begun since"
+    place.batch_ends()
     assert "1 of 2 waits for that" in text_of(browser.get(target(answer)).text)
     place.index.take_parked([(HalfPosition(1, 5), "px-5", None)])
     page = browser.get(target(answer))
