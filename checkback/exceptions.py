@@ -13,7 +13,8 @@
     ├── BrokerStartError           the local Kafka did not come up
     ├── ProducerClosedError        used after close()
     ├── HalfMessageError           the half message was not written; the local transaction did not run
-    │   └── HalfMessageTimeoutError      retriable = True
+    │   ├── HalfMessageTimeoutError      retriable = True
+    │   └── GroupOverLimitError          retriable = True; the job takes no half messages of the producer group now
     ├── TransactionBlockedError    a check has rolled the transaction back; its local transaction must not commit
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── RecordLostError            retriable = True; what a transaction recorded is undone, so it did not commit
@@ -90,6 +91,12 @@ class HalfMessageTimeoutError(HalfMessageError):
 
     It may still be in the log: then the check finds no local transaction and rolls it back.
     """
+
+    retriable = True
+
+
+class GroupOverLimitError(HalfMessageError):
+    """The producer group is over a quota, or its account over a limit, so the job would reject the half message."""
 
     retriable = True
 

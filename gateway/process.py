@@ -16,6 +16,7 @@ from access.credentials import Caller
 from checkback.answering.advertising import announced_url
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.client_options import of_reaching
+from checkback.kafka.send_limits import SendLimits, read_notices
 from checkback.kafka.signing import signed
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.kafka.transport import OutgoingRecord
@@ -100,6 +101,8 @@ class GatewayProcess:
             return seal.seal(Ticket.of_check(check))
 
         transactions = GatewayTransactions(own, writer.write, places, accounts, asking, seal)
+        kafka = self._settings.kafka
+        transactions.limits = SendLimits(partial(read_notices, kafka.bootstrap_servers, kafka.python_client), own)
         transactions.patience_seconds = settings.write_timeout / 1_000
         transactions.most_delay_ms = self._settings.transactions.delay_max
         registry = CollectorRegistry()

@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 from access.credentials import Caller
-from checkback.exceptions import HalfMessageError, ProtocolError
+from checkback.exceptions import GroupOverLimitError, HalfMessageError, ProtocolError
+from checkback.kafka.send_limits import SendLimits
 from checkback.kafka.signing import refuse_other_time, signed
 from checkback.kafka.transport import ANY_PARTITION, Appended, OutgoingRecord
 from checkback.listener import LocalTransactionState
@@ -77,6 +78,7 @@ class GatewayTransactions:
         """So long clients wait. What is being written then goes on, and is the same when it is asked for again."""
         self.most_delay_ms = 7 * 86_400_000
         """``transactions.delay_max``: the job rejects what is to be delivered later."""
+        self.limits = SendLimits(None, topics)
         self._begun: Once[str] = Once()
         self._sent: Once[str] = Once()
 
@@ -187,6 +189,8 @@ class GatewayTransactions:
         options: TransactionOptions | None,
         headers_of: Callable[..., Headers],
     ) -> HalfPosition:
+        with _Refusing(RefusalReason.BUSY):
+            self.limits.refuse(sender.group)
         if len(messages) > _IN_A_ROW:
             record = await asyncio.to_thread(_half, sender.group, transaction_id, messages, options, headers_of)
         else:
@@ -250,7 +254,7 @@ def _id_of(sender: ActingAs, once: str) -> str:
 
 
 class _Refusing:
-    """What breaks the protocol is refused for this reason, in the protocol's own words."""
+    """What breaks the protocol, or a limit, is refused for this reason, in the error's own words."""
 
     def __init__(self, reason: RefusalReason) -> None:
         self._reason = reason
@@ -259,5 +263,5 @@ class _Refusing:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ProtocolError):
+        if isinstance(error, ProtocolError | GroupOverLimitError):
             raise GatewayError(self._reason, str(error)) from None

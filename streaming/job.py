@@ -204,7 +204,7 @@ class TransactionJob:
         step("start the query, and plan the first batch")
         frame = outcome_frame(spark, settings, rules.policies(settings.kafka.topics.retry("")), self._failpoint, ends)
         self._query = start_query(frame, settings, self._sink)
-        fairness.watch(self._query)
+        fairness.watch(self._query, clock.now_ms)
         self._reports = ProgressReports()
         if checks is not None and self._checks is None:
             checks.start()

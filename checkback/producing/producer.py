@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 from checkback.exceptions import ConfigurationError, NotAllowedError, ProducerClosedError, ProtocolError
 from checkback.forking import belongs_to_parent, in_child_of
 from checkback.kafka.connecting import TransportName, connect
+from checkback.kafka.send_limits import SendLimits
 from checkback.kafka.signing import signing_transport
 from checkback.kafka.transport import OutgoingRecord, TellingTransport, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
@@ -115,6 +116,8 @@ class TransactionProducer(TransactionBlocks):
             if isinstance(transport, str)
             else transport
         )
+        # an application's own transport cannot read them
+        self._limits = SendLimits(getattr(self._transport, "limit_notices", None), self.topics, group)
         if signing is not None:
             self._transport = signing_transport(self._transport, signing)
         self._direct: DirectDelivery | None = None
@@ -151,7 +154,8 @@ class TransactionProducer(TransactionBlocks):
                 10 s: ``delivered`` and ``left_to_job`` of the result say which.
 
         Raises:
-            HalfMessageError: the half message was not written; the local transaction was not run.
+            HalfMessageError: the half message was not written; the local transaction was not run. It is a
+                GroupOverLimitError while the job would reject it, because the group is over a limit.
             ProtocolError: an argument breaks the protocol; nothing was written.
             ProducerClosedError: after ``close()``.
         """
@@ -225,6 +229,8 @@ class TransactionProducer(TransactionBlocks):
         given = options_of(options)
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=given)
         self._real_topics.look([topic])
+        if marked is not decided or _is_later(given):  # else it takes no room
+            self._limits.refuse(self.group)
         if self._direct is None or marked is decided or _is_later(given):
             half, lane = self._write_half(value, key, marked(wire)), ""
         else:
@@ -246,6 +252,7 @@ class TransactionProducer(TransactionBlocks):
         topic, given = messages[0].topic, options_of(options)
         wire = half_headers(transaction_id, self.group, topic, options=given, messages=len(messages))
         self._real_topics.look([message.topic for message in messages])
+        self._limits.refuse(self.group)
         if self._direct is None or _is_later(given):
             half, lane = self._write_half(value, None, wire), ""
         else:

@@ -11,6 +11,11 @@ def claim_group(topics: Topics) -> str:
     return f"{GROUPS}claim:{topics.prefix}"
 
 
+def limit_group(group: str) -> str:
+    """The group whose offset of partition 0 of ``cb.progress`` says until when a producer group is over a limit."""
+    return f"{GROUPS}limit:{group}"
+
+
 def display_group(topics: Topics) -> str:
     """The group in which the job says how far it has read, for people and tools only."""
     return f"{topics.prefix}job"

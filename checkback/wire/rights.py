@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from checkback.exceptions import NotAllowedError
+from checkback.wire.job_groups import limit_group
 from checkback.wire.lanes import ID_PREFIX
 from checkback.wire.protocol import Topics
 
@@ -71,6 +72,7 @@ def of_producer(whom: Whom) -> Iterator[Right]:
     yield write(own.half, "half messages")
     yield write(own.op, "commit and rollback")
     yield write(own.producers, "where its check endpoint answers")
+    yield from of_limits(own, whom.group)
     if not whom.direct:
         yield from of_real(whom, Operation.DESCRIBE, "a warning where there is no such topic")
         return
@@ -86,7 +88,15 @@ def of_gateway(whom: Whom) -> Iterator[Right]:
     yield write(own.producers, "that somebody can be asked")
     yield read(own.half, "messages that are too large for their check, and what was sent again")
     yield read(own.op, "which of those that were sent again is committed")
+    yield from of_limits(own, "")
     yield from of_real(whom, Operation.WRITE, "NORMAL and FIFO messages")
+
+
+def of_limits(own: Topics, group: str) -> Iterator[Right]:
+    """What reads whether a producer group is over a limit; empty: each one."""
+    why = "refuses to send while the group is over a limit"
+    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, limit_group(group), prefixed=not group, why=why)
+    yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, own.progress, why=why)
 
 
 def of_lanes(lane: str, progress: str) -> Iterator[Right]:

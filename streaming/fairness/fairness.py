@@ -21,6 +21,7 @@ from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.batch.kept_by_batch import KeptByBatch
 from streaming.fairness.barred import BARRED, NOBODY, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
+from streaming.fairness.limit_notices import tell_producers
 from streaming.fairness.quotas import Quotas
 from streaming.fairness.running_total import RunningTotal
 from streaming.fairness.state_size import MANY, ROWS, ArrowRows
@@ -64,7 +65,7 @@ class Fairness:
         on_count: Callable[[OpenBySegment], None] = lambda _still_open: None,
     ) -> None:
         self._spark = spark
-        self._checkpoint = settings.job.checkpoint
+        self._checkpoint, self._kafka = settings.job.checkpoint, settings.kafka
         self._essence = essence
         self._on_count = on_count
         self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
@@ -80,10 +81,12 @@ class Fairness:
         self._lock = threading.Lock()
         self._newest = -1
         self._timer: threading.Timer | None = None
-        self._stopped = False
+        self._stopped = threading.Event()
 
-    def watch(self, query: StreamingQuery) -> None:
-        """The query whose batches these are, once it has been started."""
+    def watch(self, query: StreamingQuery, now_ms: Callable[[], int]) -> None:
+        """The query whose batches these are, once it has been started; ``now_ms`` gives Kafka's time."""
+        telling = (self._kafka, lambda: self.standing().barred, now_ms, self._stopped)
+        threading.Thread(target=tell_producers, args=telling, name="limit-notices", daemon=True).start()
         self._limit = ReadLimit(query)
         self._arrow.watch(query)
 
@@ -127,13 +130,13 @@ class Fairness:
     def stop(self) -> None:
         """Count no more. Harmless when nothing is to be counted."""
         with self._lock:
-            self._stopped = True
+            self._stopped.set()
             if self._timer is not None:
                 self._timer.cancel()
 
     def _count_in(self, seconds: float) -> None:
         with self._lock:
-            if not self._stopped:
+            if not self._stopped.is_set():
                 self._timer = threading.Timer(seconds, self._count)
                 self._timer.daemon = True
                 self._timer.start()
@@ -146,14 +149,14 @@ class Fairness:
         try:
             counted = usage_in_state(self._spark, self._checkpoint, batch, self._retry_prefix)
         except (PySparkException, Py4JError, OSError) as error:
-            if not self._stopped:
+            if not self._stopped.is_set():
                 _LOGGER.warning(
                     "Quotas wait: the state of batch %d cannot be counted now: %s", batch, self._essence(f"{error}")
                 )
             self._count_in(_COUNT_AGAIN_SECONDS)
             return
         except AttributeError:  # of PySpark's, whose context has ended while it read
-            if self._stopped:
+            if self._stopped.is_set():
                 return
             raise
         with self._lock:

@@ -59,7 +59,7 @@ def _starting(facts: JobFacts) -> str:
 
 def _of_group(group: GroupFacts, *, known: bool) -> Iterator[str]:
     if group.barred:
-        yield f"New half messages are rejected: {group.barred}."
+        yield f"New half messages are rejected: {group.barred}. cb.rejected has them, also if they were committed."
     if known and group.waiting and not any(one.state == "well" for one in group.endpoints):
         why = next((one.reason for one in group.endpoints if one.reason), "it has announced none, or they are gone")
         number = "" if group.open is None else f"; {group.open:,} of its transactions are open"

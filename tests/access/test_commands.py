@@ -23,4 +23,5 @@ def test_a_right_is_granted_checked_and_printed_by_commands(guarded: Guarded) ->
     wait_until(lambda: said("check", *who) == (0, ["User:till has exactly what a producer needs."]))
     assert said("grant", *who)[1][0] == "is there  Write on topic cb.half"
     assert "too much  Write on topic cb.producers" in said("check", "reader", "-p", "User:till")[1]
-    assert said("print", *who)[1][0].endswith(f"--operation Write --topic {TOPICS.half}")
+    printed = [line.partition(" --operation ")[2] for line in said("print", *who)[1]]
+    assert printed[:2] == ["Describe --group checkback-limit:till", f"Write --topic {TOPICS.half}"]

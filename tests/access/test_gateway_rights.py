@@ -88,11 +88,11 @@ class Work:
 def test_it_does_its_whole_work_with_them(guarded: Guarded, rights: tuple[Right, ...]) -> None:
     work = Work(guarded, "whole")
     asyncio.run(work.run())
-    assert len(rights) == 6
+    assert len(rights) == 8
     assert (work.said, guarded.denials(USER)) == ([], [])
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_each_that_is_taken_away_is_named(
     guarded: Guarded, rights: tuple[Right, ...], number: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,12 +14,15 @@ from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, St
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.exceptions import CheckbackError
 from checkback.kafka.connecting import TransportName
+from checkback.kafka.kafka_python.library import AuthorizationError
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
 from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.librdkafka.transport import ConfluentTransport
+from checkback.kafka.send_limits import store_notices
 from checkback.kafka.transport import OutgoingRecord
 from checkback.operations.topics import TopicAdministration
+from checkback.wire.job_groups import limit_group
 from checkback.wire.lanes import new_lane
 from checkback.wire.rights import of_settling
 from checkers import CheckService
@@ -66,6 +69,8 @@ def test_of_a_producer(guarded: Guarded, transport: str, caplog: pytest.LogCaptu
         with TransactionProducer(here.servers, "shop", transport=transport, kafka_options=options) as producer:
             producer.commit(producer.prepare(Message(ORDERS, b"v")))
             producer.flush()
+            if right.name in {limit_group("shop"), TOPICS.progress}:  # a thread reads, and warns
+                wait_until(lambda: bool(said_by_us(caplog)))
         if transport == TransportName.KAFKA_PYTHON:  # the endpoint has no other client
             CheckEndpoint(here.servers, "shop", Committed(), kafka_options=announcing).start().close()
 
@@ -241,6 +246,15 @@ def no_transaction(here: Guarded, user: str, transactional_id: str) -> bool:
     return False
 
 
+def no_notice(here: Guarded, user: str, group: str) -> bool:
+    """Whether Kafka refuses what would say that a producer group is over a limit."""
+    try:
+        store_notices(here.servers, here.options(user), TOPICS.progress, {group: (2**62, "forged")})
+    except AuthorizationError:
+        return True
+    return False
+
+
 def test_what_a_role_does_not_give_kafka_refuses(guarded: Guarded) -> None:
     here = guarded
     here.user("nobody")
@@ -265,6 +279,8 @@ def test_what_a_role_does_not_give_kafka_refuses(guarded: Guarded) -> None:
     assert no_transaction(here, "till", "checkback-lane:shop:x"), "a lane of another group"
     assert not no_transaction(here, "till", "checkback-lane:till:x")
     assert no_transaction(here, "mail", "checkback-later:cb."), "the job's own"
+    for user in ("nobody", "stock", "till", "mail", "answers", "decides", "shows"):
+        assert no_notice(here, user, "shop"), "it would stop that group's producers"
 
 
 def test_of_a_lane_there_is_one_group_only() -> None:

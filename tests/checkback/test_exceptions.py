@@ -55,6 +55,7 @@ def test_what_may_be_tried_again_is_drawn() -> None:
         "CheckServiceError",
         "ConsumerError",
         "DestinationError",
+        "GroupOverLimitError",
         "HalfMessageTimeoutError",
         "InputCutShortError",
         "JobFailedError",

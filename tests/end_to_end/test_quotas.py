@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from checkback import CallableListener, GroupOverLimitError, Message, TransactionProducer
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import (
     ACTION,
@@ -65,8 +66,24 @@ def _commit(place: Place, name: str, group: str, half: HalfPosition) -> None:
     producer.close()
 
 
+@pytest.fixture
+def greedy(place: Place) -> Iterator[TransactionProducer]:
+    """A producer of the greedy group whose local transaction must not run."""
+    listener = CallableListener(lambda *_: pytest.fail("it has run"), lambda *_: pytest.fail("it was asked"))
+    with TransactionProducer(place.bootstrap_servers, "greedy", listener, topics=place.topics) as producer:
+        yield producer
+
+
+def _is_told(producer: TransactionProducer) -> bool:
+    """Whether the job has let this producer know that its group is over a limit."""
+    limits = producer._limits
+    limits._sending.add(producer.group)
+    limits._look()
+    return bool(limits._notices)
+
+
 def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart(
-    place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, greedy: TransactionProducer
 ) -> None:
     monkeypatch.setattr(fairness, "_COUNT_AFTER_SECONDS", 0.1)
     checkpoint = place.folder / AWKWARD_NAME
@@ -85,6 +102,9 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
         refused = _half(place, "refused", "greedy")
         other = _half(place, "other", "modest")
         _commit(place, "other", "modest", other)
+        wait_until(lambda: _is_told(greedy))
+        with pytest.raises(GroupOverLimitError, match=r"quotas\.open = 3"):
+            greedy.send_in_transaction(Message(place.real_topic, b"value"))
         wait_until(lambda: counts["committed"] == 1 and counts["rejected"] == 1)
     with running(place, spark, **sections) as counts:
         _half(place, "refused too", "greedy")
@@ -100,6 +120,7 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
             _half(place, f"again {sent}", "greedy")
             sent += 1
             wait_until(lambda sent=sent: counts["half"] + counts["rejected"] == sent)
+        wait_until(lambda: not _is_told(greedy))
     rejected = [dict(record.headers) for record in place.read(place.topics.rejected)]
     assert [record["cb-id"] for record in rejected][:3] == [b"refused", b"refused too", b"refused by its topic"]
     assert all(b"quotas.open = 3" in record[REASON] for record in rejected[:3])

@@ -1,20 +1,23 @@
 """What a gateway writes, whichever protocol asked for it."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from access.credentials import Caller
+from checkback.kafka.send_limits import SendLimits
 from checkback.listener import LocalTransactionState
 from checkback.wire.message_json import unpack
-from checkback.wire.protocol import HalfPosition, Message, TransactionOptions
+from checkback.wire.protocol import HalfPosition, Message, Topics, TransactionOptions
 from checkback.wire.signed_records import SigningKey, WrittenSignature, parted, place_of, spelled, spelled_content
 from gateway.asking import ClientAnswer
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.transactions import ActingAs
 from tests.gateway.scene import ANYBODY, NOW_MS, Scene, check_of
+from tests.place import wait_until
 
 ORDERS = ActingAs(ANYBODY, "orders")
 ONE = Message("orders", b"one", b"key", [("a", b"1")])
@@ -85,6 +88,30 @@ def test_an_end_is_the_producers_op(state: LocalTransactionState) -> None:
     assert (op.topic, op.partition, op.value) == ("cb.op", half.partition, b"why")
     assert (said["cb-half"], said["cb-source"]) == (b"%d:0" % half.partition, b"producer")
     assert said["cb-action"].decode() == state.value
+
+
+def test_a_group_over_a_limit_is_refused_before_anything_is_written_and_what_takes_no_room_is_sent() -> None:
+    scene = Scene()
+    notices = {"orders": (2**62, "group orders has 21 of quotas.open = 20")}
+    scene.transactions.limits = limits = SendLimits(
+        lambda _, groups: {one: notices[one] for one in notices if one in groups}, Topics()
+    )
+
+    async def run() -> None:
+        transactions = scene.transactions
+        with suppress(GatewayError):  # what is not known yet is read while it is sent
+            await transactions.begin(ORDERS, [ONE])
+        wait_until(lambda: bool(limits._notices))
+        scene.log.records.clear()
+        for begun in (transactions.begin(ORDERS, [ONE]), transactions.send_later(ORDERS, ONE, NOW_MS + 60_000)):
+            with pytest.raises(GatewayError, match=r"orders has 21 of quotas\.open = 20") as found:
+                await begun
+            assert (found.value.refusal, found.value.retriable) == (RefusalReason.BUSY, True)
+        await transactions.send(ORDERS, ONE)
+        await transactions.begin(ActingAs(ANYBODY, "invoices"), [ONE])
+
+    asyncio.run(run())
+    assert [record.topic for record in scene.log.records] == ["orders", "cb.half"]
 
 
 def test_what_is_too_far_ahead_is_refused_before_it_is_written() -> None:

@@ -1,7 +1,7 @@
 """The transport on kafka-python."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.lasting import LastingProducer
 from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.reaching import CONNECT_MS, request_ms
+from checkback.kafka.send_limits import Notice, read_notices
 from checkback.kafka.transport import (
     NO_PLACE,
     OP_LINGER_MS,
@@ -79,6 +80,10 @@ class KafkaPythonTransport:
             raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error!r}.") from error
         may_not_look(topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno)
         return [topic["name"] for topic in found if topic["error_code"] == UnknownTopicOrPartitionError.errno]
+
+    def limit_notices(self, progress_topic: str, groups: Collection[str]) -> dict[str, Notice]:
+        """See :class:`~checkback.kafka.send_limits.SendLimits`."""
+        return read_notices(self._bootstrap_servers, self._options, progress_topic, groups)
 
     def write_half(self, record: OutgoingRecord) -> Appended:
         """See :class:`~checkback.kafka.transport.Transport`."""

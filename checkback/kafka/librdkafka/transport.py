@@ -1,20 +1,24 @@
 """The transport on confluent-kafka, librdkafka's client."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed
+from checkback.kafka.librdkafka.group_offsets import committed_by
 from checkback.kafka.librdkafka.hidden_topics import hidden, refusals
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, request_ms
+from checkback.kafka.send_limits import Notice
 from checkback.kafka.transport import OP_LINGER_MS, Appended, Heard, Lost, OutgoingRecord, may_not_look, may_not_write
+from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.job_groups import limit_group
 
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
@@ -91,6 +95,12 @@ class ConfluentTransport:
                 raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error}.")
         may_not_look(name for name, error in found.items() if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED)
         return [name for name, error in found.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
+
+    def limit_notices(self, progress_topic: str, groups: Collection[str]) -> dict[str, Notice]:
+        """See :class:`~checkback.kafka.send_limits.SendLimits`."""
+        place = [TopicPartition(progress_topic, 0)]
+        stored = {group: committed_by(limit_group(group), place, self._asking)[0] for group in groups}
+        return {group: (one.offset, metadata_of(one)) for group, one in stored.items() if one.offset > 0}
 
     def write_half(self, record: OutgoingRecord) -> Appended:
         """See :class:`~checkback.kafka.transport.Transport`."""
