@@ -182,7 +182,7 @@ class TransactionJob:
         trial.try_source(spark, settings)
         trial.try_transaction(sink, own.query_id)
         step("take over")
-        self._take(take_over, claim, own)  # 3
+        self._take(take_over, claim, JobGroup(sink, own.query_id), own)  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
         self._policy = PolicyInForce(spark, folder, access, rules.first_new, self._audit(sink, access))
         self._observation.read_to(checkpoint.read_to())
@@ -210,7 +210,7 @@ class TransactionJob:
             checks.start()
         self._checks = checks
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
-        self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own), clock.now_ms))
+        self._start_beside(Forwarder(sink, checkpoint, partial(claim.refuse_another, own), clock.now_ms))
 
     def _check_service(self) -> CheckService | None:
         """The one of this process, which outlives a query; None: checks are answered elsewhere."""
@@ -218,10 +218,11 @@ class TransactionJob:
             return CheckService(self._settings, registry=self._observation.metrics.registry)
         return self._checks
 
-    def _take(self, take_over: TakeOver, claim: Claim, own: Owner) -> None:
+    def _take(self, take_over: TakeOver, claim: Claim, group: JobGroup, own: Owner) -> None:
+        self._job_group = self._rest.enter_context(contextlib.closing(group))
         claim.refuse_others(self._runs)
         self._runs.add(own.run)
-        take_over.take()
+        group.refuse_truncated(take_over.take())
 
     def _usable(self, sink: SinkSettings) -> PolicyFile:
         """Whether options and files that the settings name can be used."""
@@ -280,8 +281,7 @@ class TransactionJob:
         announced.start()
         return announced.standing
 
-    def _start_beside(self, sink: SinkSettings, forwarder: Forwarder) -> None:
-        self._job_group = self._rest.enter_context(contextlib.closing(JobGroup(sink)))
+    def _start_beside(self, forwarder: Forwarder) -> None:
         self._serving.start()
         self._forwarder = forwarder
         self._beside.callback(forwarder.stop)

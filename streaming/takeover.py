@@ -86,8 +86,8 @@ class TakeOver:
         judge_start(progress, last_batch(found, self._checkpoint.floor()))  # 2
         repairs(self._checkpoint, found, progress)  # 3
 
-    def take(self) -> None:
-        """Take the checkpoint over.
+    def take(self) -> dict[tuple[str, int], int]:
+        """Take the checkpoint over. Returns what it has read, by topic and partition.
 
         1. Claim the topics, unless somebody else has meanwhile: the run before stops at its next batch.
         2. Fence its producers, and compare again: now nobody else can move the progress.
@@ -109,6 +109,7 @@ class TakeOver:
             _LOGGER.warning("Removed %s from the checkpoint: its batch is run again.", name)
         continue_clock(self._checkpoint, self._clock.now_ms)
         self._checkpoint.remember_version()
+        return self._checkpoint.read_to()
 
     def _progress(self, *, settled: bool) -> list[Progress]:
         return read_progress(self._settings, self._own.query_id, self._partitions, settled=settled)

@@ -380,6 +380,15 @@ def recreated(topic: str) -> CheckpointMismatchError:
     )
 
 
+def truncated(place: str) -> CheckpointMismatchError:
+    """The error for a partition that has lost records at its end that the checkpoint has read."""
+    return CheckpointMismatchError(
+        f"Kafka's brokers have lost records at the end of {place} that this checkpoint has read; those written since "
+        "have their offsets, and would never be read. Name a new checkpoint folder and start with 'checkback run "
+        "--new-checkpoint', which re-delivers everything that is still in the half topic."
+    )
+
+
 def deleted(topic: str) -> CheckpointMismatchError:
     """The error for a topic that is gone."""
     return CheckpointMismatchError(

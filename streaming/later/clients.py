@@ -10,6 +10,7 @@ from checkback.kafka.bounded_calls import within
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
+from checkback.kafka.librdkafka.errors import is_truncation
 from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import (
@@ -172,7 +173,7 @@ class LaterClients:
                 size += len(message.value() or b"") + len(message.key() or b"")
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[message.partition() or 0] = message.offset() or 0
-            elif error.code() == KafkaError._LOG_TRUNCATION:
+            elif is_truncation(error):
                 raise truncated(self._name, message.partition() or 0)
             else:
                 raise KafkaException(error)

@@ -53,6 +53,7 @@ NEVER_TAKEN = (OF_THE_RECORD | REFUSES_ALL | {KafkaError._UNKNOWN_PARTITION}) - 
 REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 
+_TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str()
 _TRANSIENT = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -74,6 +75,14 @@ LEADER_AWAY = GONE | {
     KafkaError.REQUEST_TIMED_OUT,
 }
 """What a reader is told while a broker or a leader is away, or of a partition that its client has not heard of yet."""
+
+
+def is_truncation(error: KafkaError) -> bool:
+    """Return whether a log has lost the records before an offset that was read (KIP-320).
+
+    With ``auto.offset.reset=error`` librdkafka 2.16 names that in the text alone.
+    """
+    return error.code() == KafkaError._LOG_TRUNCATION or _TRUNCATION in str(error.str())
 
 
 def error_code(error: KafkaException) -> int:
