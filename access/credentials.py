@@ -7,7 +7,7 @@ says who somebody is, and no more. Both are to be taken through TLS only, or on 
 
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, NoReturn
 
@@ -31,7 +31,7 @@ class Caller(NamedTuple):
 
     account: str
     key_id: str
-    """With which; empty: by a certificate."""
+    """With which; empty: without a policy."""
 
 
 class Credentials:
@@ -39,7 +39,6 @@ class Credentials:
 
     def __init__(self, policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> None:
         self._accounts = {key: name for name, one in policy.accounts.items() for key in one.keys if key in keys}
-        self._named = {shown: name for name, one in policy.accounts.items() for shown in one.certificates}
         self._keys = keys
 
     def of_rocketmq(self, authorization: str, date_time: str, now_ms: int) -> Caller:
@@ -74,18 +73,6 @@ class Credentials:
         key = self._keys.get(key_id)
         token = b"" if key is None else key.bearer_token.encode()
         return self._caller(key_id, hmac.compare_digest(token, found["token"].encode(errors="replace")))
-
-    def of_certificate(self, names: Iterable[str]) -> Caller:
-        """By the names in a certificate that TLS has verified: its subject's common name, or alternative names.
-
-        Raises:
-            NotTrustedError: no account names one of them.
-        """
-        names = tuple(names)
-        account = next((self._named[name] for name in names if name in self._named), None)
-        if account is None:
-            raise NotTrustedError(f"No account has a certificate with the name {' or '.join(names) or '(none)'}.")
-        return Caller(account, "")
 
     def _caller(self, key_id: str, fits: bool) -> Caller:  # noqa: FBT001  (the two are said together)
         if not fits or key_id not in self._accounts:

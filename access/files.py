@@ -30,20 +30,16 @@ class PolicyAndKeys(NamedTuple):
         return frozenset(named - self.keys.keys())
 
     def without_revoked(self, newer: AccessPolicy, own_id: str) -> "PolicyAndKeys":
-        """The same policy without keys and certificates that have fewer rights in a newer one, or none.
+        """The same policy without keys that have fewer rights in a newer one, or none.
 
         A group keeps its keys' ids, so its records still need a signature. The job's own key stays: without it every
         message that the job holds would be rejected.
         """
         keys = {key: account for account in newer.accounts.values() for key in account.keys}
-        certificates = {name: account for account in newer.accounts.values() for name in account.certificates}
-        accounts, trusted = {}, {own_id}
-        for name, account in self.policy.accounts.items():
+        trusted = {own_id}
+        for account in self.policy.accounts.values():
             trusted.update(key for key in account.keys if _covers(keys.get(key), account))
-            shown = tuple(one for one in account.certificates if _covers(certificates.get(one), account))
-            accounts[name] = account.model_copy(update={"certificates": shown})
-        policy = AccessPolicy(other_groups=self.policy.other_groups, accounts=accounts)
-        return PolicyAndKeys(policy, {key: secret for key, secret in self.keys.items() if key in trusted})
+        return self._replace(keys={key: secret for key, secret in self.keys.items() if key in trusted})
 
 
 class PolicyFiles:

@@ -104,8 +104,6 @@ class Account(Section):
     """RocketMQ's ``defaultTopicPerm``."""
     keys: tuple[Annotated[str, AfterValidator(_key_id)], ...] = ()
     """Ids: with one, what its groups write has to be signed by one of them. Two while one takes the other's place."""
-    certificates: tuple[AccountName, ...] = ()
-    """Names of TLS certificates that clients of a gateway show: each is one account's."""
     roles: frozenset[AccountRole] = frozenset()
     limits: AccountLimits = AccountLimits()
 
@@ -131,17 +129,11 @@ class AccessPolicy(Section):
 
     @model_validator(mode="after")
     def _each_key_is_one_accounts(self) -> Self:
-        accounts = self.accounts.values()
-        for kind, named in (
-            ("key", [name for one in accounts for name in one.keys]),
-            ("certificate", [name for one in accounts for name in one.certificates]),
-        ):
-            twice = sorted(name for name, number in Counter(named).items() if number > 1)
-            if twice:
-                whose = " and ".join(
-                    account for account, one in self.accounts.items() if twice[0] in (*one.keys, *one.certificates)
-                )
-                raise ValueError(f"{kind} {twice[0]} is named twice, by {whose}: each {kind} belongs to one account")
+        named = Counter(name for one in self.accounts.values() for name in one.keys)
+        twice = sorted(name for name, number in named.items() if number > 1)
+        if twice:
+            whose = " and ".join(account for account, one in self.accounts.items() if twice[0] in one.keys)
+            raise ValueError(f"key {twice[0]} is named twice, by {whose}: each key belongs to one account")
         return self
 
     def of_group(self, group: str) -> list[str]:
@@ -319,8 +311,6 @@ def doubts(policy: AccessPolicy) -> Iterator[str]:
     if not policy.accounts and policy.other_groups is Unnamed.DENY:
         yield "It names no account, so nobody may send anything."
     for name, account in policy.accounts.items():
-        if account.certificates and not account.groups:
-            yield f"Account {name} has certificates and no groups, so they open nothing."
         if not account.groups and not account.roles:
             yield f"Account {name} has no groups, so it says nothing."
         if account.limits != AccountLimits() and not account.groups:

@@ -113,7 +113,7 @@ class Accounts:
             return True
         policy, keys = judging.in_force
         account = policy.accounts.get(caller.account)
-        shown = account is not None and (not caller.key_id or caller.key_id in {*account.keys} & keys.keys())
+        shown = account is not None and caller.key_id in {*account.keys} & keys.keys()
         return shown and acts_for(policy, caller.account, group)
 
     def refuse_foreign(self, caller: Caller, group: str) -> None:

@@ -19,7 +19,6 @@ POLICY = policy_of("""
 groups = ["shop", "shop.*"]
 topics = ["orders"]
 keys = ["shop.1", "shop.2"]
-certificates = ["shop.internal", "till.internal"]
 [accounts.bank]
 groups = ["bank"]
 topics = ["*"]
@@ -128,13 +127,6 @@ def test_a_token_says_who_somebody_is_and_signs_nothing() -> None:
             CREDENTIALS.of_bearer(authorization)
 
 
-def test_a_certificate_is_known_by_one_of_its_names() -> None:
-    assert CREDENTIALS.of_certificate(["other", "till.internal"]) == Caller("shop", "")
-    for names in ([], ["other"], ["shop"], ["SHOP.internal"]):
-        with pytest.raises(NotTrustedError):
-            CREDENTIALS.of_certificate(names)
-
-
 def test_an_account_sends_as_its_own_groups_only() -> None:
     own = Topics()
     assert judge(POLICY, "shop.eu", "orders", own, caller="shop").allowed
@@ -149,8 +141,6 @@ def test_an_account_sends_as_its_own_groups_only() -> None:
     assert not acts_for(POLICY, "bank", "nobody's")
 
 
-def test_a_certificate_belongs_to_one_account() -> None:
-    with pytest.raises(ConfigurationError, match="certificate a is named twice"):
-        policy_of(
-            '[accounts.a]\ngroups = ["a"]\ncertificates = ["a"]\n[accounts.b]\ngroups = ["b"]\ncertificates = ["a"]\n'
-        )
+def test_certificates_are_refused_because_no_gateway_asks_for_them() -> None:
+    with pytest.raises(ConfigurationError, match="certificates"):
+        policy_of('[accounts.a]\ngroups = ["a"]\ncertificates = ["a"]\n')

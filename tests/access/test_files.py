@@ -7,14 +7,11 @@ import pytest
 
 from access.files import PolicyAndKeys, PolicyFiles
 from access.marked import OwnKey
-from access.policy import Account
 from checkback.exceptions import ConfigurationError
 from conf.settings import AccessSettings
 
 PROGRAMS = '[accounts.programs]\nkeys = ["job-1"]\nroles = ["job"]\n'
-SHOP = (
-    '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\nkeys = ["shop-1"]\ncertificates = ["shop.a", "shop.b"]\n'
-)
+SHOP = '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\nkeys = ["shop-1"]\n'
 SMALL = '[accounts.small]\ngroups = ["small"]\ntopics = ["small"]\n'
 WHOLE = PROGRAMS + SHOP + SMALL
 
@@ -130,11 +127,6 @@ def test_meanwhile_a_key_keeps_its_trust_only_with_all_its_rights(files: Files, 
     in_force = files.after(text)
     assert "new" in files.files.wrong
     assert in_force.keys.keys() == trusted
-
-
-def test_meanwhile_certificates_that_were_taken_out_show_no_account(files: Files) -> None:
-    shop = files.after(WHOLE.replace('"shop.a", ', "").replace("shop-1", "new")).policy.accounts["shop"]
-    assert shop == Account(groups=("shop",), topics=("orders",), keys=("shop-1",), certificates=("shop.b",))
 
 
 def test_roles_that_were_taken_from_a_key_end_its_trust_except_the_jobs_own(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_key_that_is_taken_out_of_the_policy_acts_no_more(tmp_path: Path) -> N
     scene = Scene(policy=policy, keys={**KEYS, "shop-2": "c" * 40}, folder=tmp_path)
     assert not scene.accounts.may_act(SHOP, "orders")
     assert scene.accounts.may_act(Caller("shop", "shop-2"), "orders")
-    assert scene.accounts.may_act(Caller("shop", ""), "orders")  # by its certificate
+    assert not scene.accounts.may_act(Caller("shop", ""), "orders"), "without a key"
 
 
 def test_too_many_headers_are_refused_before_each_is_looked_at() -> None:
