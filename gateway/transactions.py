@@ -93,7 +93,7 @@ class GatewayTransactions:
         Raises:
             GatewayError: nothing was written; or, of refusal KAFKA, nobody knows.
         """
-        await self._refuse(sender, messages)
+        until = await self._refuse(sender, messages)
         self._refuse_far(options.deliver_at_ms if options else None)
         transaction_id = _id_of(sender, once)
 
@@ -101,7 +101,7 @@ class GatewayTransactions:
             half = await self._write_half(sender, transaction_id, messages, options, half_headers)
             return self._seal.seal(Ticket(half, transaction_id, sender.group))
 
-        return await self._in_time(self._begun.begun(transaction_id, write))
+        return await self.in_time(self._begun.begun(transaction_id, write), until)
 
     async def end(self, caller: Caller, ticket: str, state: LocalTransactionState, remark: str = "") -> None:
         """Say what became of a transaction; returns when Kafka has it. Who is just asking for it hears it, too.
@@ -121,11 +121,11 @@ class GatewayTransactions:
         content = OpContent(Action(state), remark)
         record = op_record(self._topics.op, group, transaction_id, half, content)
         written = self._write(record if signing is None else signed(record, signing))
-        await self._in_time(asyncio.ensure_future(written))
+        await self.in_time(asyncio.ensure_future(written))
 
     async def send(self, sender: ActingAs, message: Message, once: str = "") -> str:
         """Write a message without a transaction to its topic, at once; gives its id. Raises as :meth:`begin`."""
-        await self._refuse(sender, [message])
+        until = await self._refuse(sender, [message])
         name = _id_of(sender, once)
 
         async def write() -> str:
@@ -134,11 +134,11 @@ class GatewayTransactions:
             await self._write(OutgoingRecord(message.topic, partition, message.key, message.value, headers))
             return name
 
-        return await self._in_time(self._sent.begun(name, write))
+        return await self.in_time(self._sent.begun(name, write), until)
 
     async def send_later(self, sender: ActingAs, message: Message, deliver_at_ms: int, once: str = "") -> str:
         """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
-        await self._refuse(sender, [message])
+        until = await self._refuse(sender, [message])
         self._refuse_far(deliver_at_ms)
         name = _id_of(sender, once)
         options = TransactionOptions(deliver_at_ms=deliver_at_ms)
@@ -147,19 +147,25 @@ class GatewayTransactions:
             await self._write_half(sender, name, [message], options, _decided_headers)
             return name
 
-        return await self._in_time(self._sent.begun(name, write))
+        return await self.in_time(self._sent.begun(name, write), until)
 
-    async def _in_time(self, work: "asyncio.Future[T]") -> T:
-        """It goes on when nobody waits for it any more."""
+    async def in_time(self, work: "asyncio.Future[T]", until: float | None = None) -> T:
+        """Wait for it until that time of the loop, by default for as long as clients do; it goes on after that.
+
+        Raises:
+            GatewayError: Kafka has not acknowledged it in time.
+        """
         work.add_done_callback(_noted)
-        done, _ = await asyncio.wait((work,), timeout=self.patience_seconds)
+        timeout = self.patience_seconds if until is None else max(0.0, until - asyncio.get_running_loop().time())
+        done, _ = await asyncio.wait((work,), timeout=timeout)
         if not done:
             said = f"Kafka has not acknowledged it within {self.patience_seconds:g} s, and may have it."
             raise GatewayError(RefusalReason.KAFKA, said)
         return work.result()
 
-    async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> None:
-        """Before anything is written."""
+    async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> float:
+        """Before anything is written; until which time of the loop the client waits."""
+        until = asyncio.get_running_loop().time() + self.patience_seconds
         self._accounts.refuse_foreign(sender.caller, sender.group)
         for number, message in enumerate(messages):
             if number % _IN_A_ROW == _IN_A_ROW - 1:
@@ -174,6 +180,7 @@ class GatewayTransactions:
                 refuse_too_large(message.value, message.key, message.headers)
             self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
             await self._places.look(message.topic)
+        return until
 
     def _refuse_far(self, deliver_at_ms: int | None) -> None:
         if deliver_at_ms is not None and deliver_at_ms - self._accounts.clock_ms() > self.most_delay_ms:

@@ -51,12 +51,14 @@ def refuse_unreachable(url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        # urlsplit drops line ends; others that read the announcement do not
+        plain = url.isprintable() and " " not in url
+        valid = plain and parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets, a port that is none
         valid = False
     if not valid:
         raise ConfigurationError(
-            f"{url!r} cannot be announced: give http:// or https://, a host, and a port if needed."
+            f"{url!r} cannot be announced: give http:// or https://, a host, and a port if needed, without spaces."
         )
     if is_wildcard(parts.hostname or ""):
         raise ConfigurationError(

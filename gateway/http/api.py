@@ -162,13 +162,15 @@ class HttpApi:
         body = await body_of(request, _SHORT_BYTES, request.state.take)
         said = await read_counted(body, EndpointBody, _MOST_VALUES)
         now_ms = self._parts.accounts.clock_ms()
-        await self._parts.producers.announce(said.announcement(sender.group, instance, now_ms))
+        announced = self._parts.producers.announce(said.announcement(sender.group, instance, now_ms))
+        await self._parts.transactions.in_time(asyncio.ensure_future(announced))
         return JSONResponse({"repeat_within_s": self._parts.repeat_seconds})
 
     async def take_back(self, caller: Caller, request: Request) -> Response:
         """Say that a check endpoint is not there any more."""
         sender = self._sender(caller, request)
-        await self._parts.producers.take_back(sender.group, lawful_instance(request.path_params["instance"]))
+        taken_back = self._parts.producers.take_back(sender.group, lawful_instance(request.path_params["instance"]))
+        await self._parts.transactions.in_time(asyncio.ensure_future(taken_back))
         return Response(status_code=204)
 
     def _sender(self, caller: Caller, request: Request) -> ActingAs:

@@ -78,3 +78,28 @@ def test_a_body_in_very_many_tiny_chunks_is_refused() -> None:
     written, transport = answered(chunked(1, 1_000))
     assert written.startswith(b"HTTP/1.1 400 ")
     assert transport.closed
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\ncontent-length: 0\r\n\r\n",
+        b"POST / HTTP/1.1\nhost: a\ncontent-length: 0\n\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\n",
+        chunked(1, 1).removesuffix(b"\r\n") + b"trailer: x\n\r\n",
+    ],
+    ids=["both lengths", "bare LF", "bare LF alone", "at the end", "in a trailer"],
+)
+@pytest.mark.parametrize("before", [(), (chunked(1, 1),)], ids=["first", "second"])
+def test_what_a_proxy_may_read_in_another_way_is_refused(request_: bytes, before: tuple[bytes, ...]) -> None:
+    """Each was taken as a request: a proxy that finds another end of it lets a second one through."""
+    written, transport = answered(*before, request_)
+    assert transport.closed
+    assert not written or written.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_head_that_comes_byte_by_byte_is_read() -> None:
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n"
+    written, _ = answered(*(head[at : at + 1] for at in range(len(head))))
+    assert written.startswith(b"HTTP/1.1 200 ")

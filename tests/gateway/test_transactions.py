@@ -247,6 +247,35 @@ def test_a_key_that_is_taken_out_of_the_policy_acts_no_more(tmp_path: Path) -> N
     assert not scene.accounts.may_act(Caller("shop", ""), "orders"), "without a key"
 
 
+@pytest.mark.parametrize("act", ["begin", "send", "send_later"])
+def test_looking_for_the_topic_is_part_of_the_time_that_clients_wait(act: str) -> None:
+    """With Kafka away a post took 4.5 s: 1.5 s for the topic, and 3 s for the record."""
+    scene = Scene()
+    scene.transactions.patience_seconds = 60
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        time, slow = loop.time, asyncio.Event()
+        scene.log.slow = slow
+
+        async def look(topic: str) -> None:
+            assert topic == ONE.topic
+            loop.time = lambda: time() + 59.99  # type: ignore[method-assign]  # as if that had passed
+            loop.call_later(1.0, slow.set)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(scene.log, "look", look)
+            if act == "send_later":
+                await scene.transactions.send_later(ORDERS, ONE, NOW_MS)
+            elif act == "send":
+                await scene.transactions.send(ORDERS, ONE)
+            else:
+                await scene.transactions.begin(ORDERS, [ONE])
+
+    with pytest.raises(GatewayError, match="may have it"):
+        asyncio.run(run())
+
+
 def test_too_many_headers_are_refused_before_each_is_looked_at() -> None:
     message = Message("orders", b"", None, [("cb-none", b"")] * 1_001)
     assert refused(Scene().transactions.send(ORDERS, message)) is RefusalReason.HEADERS_TOO_LARGE

@@ -77,6 +77,8 @@ class Served:
     called: list[tuple[str, str, int]] = field(default_factory=list)
     refusal: Exception | None = None
     """What Kafka says instead of taking a record."""
+    slow: asyncio.Event | None = None
+    """Set when Kafka acknowledges; None: at once."""
     seconds: float = 0.0
     """The clock of polls."""
     most_bytes: int = 1_000
@@ -88,8 +90,9 @@ class Served:
         self.accounts = accounts = Accounts(self.access, TOPICS, lambda: NOW_MS)
         self.polls = Polls(self.asking, accounts.may_act, lambda: self.seconds)
         producers = ProducersTopic(TOPICS.producers, self._write, lambda group, one: _signed(accounts, group, one))
+        self.transactions = GatewayTransactions(TOPICS, self._write, OneTopic(), accounts, self.asking, self.seal)
         parts = HttpParts(
-            GatewayTransactions(TOPICS, self._write, OneTopic(), accounts, self.asking, self.seal),
+            self.transactions,
             accounts,
             self.polls,
             producers,
@@ -108,6 +111,8 @@ class Served:
         return self.seal.seal(Ticket.of_check(check))
 
     async def _write(self, record: OutgoingRecord) -> Appended:
+        if self.slow is not None:
+            await self.slow.wait()
         if self.refusal is not None:
             raise self.refusal
         self.written.append(record)

@@ -271,12 +271,28 @@ def test_what_an_account_writes_is_signed(tmp_path: Path) -> None:
     on_loop(act, access_in(tmp_path))
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_an_announcement_waits_no_longer_for_kafka_than_clients_do(method: str) -> None:
+    async def act(served: Served) -> httpx.Response:
+        served.slow = asyncio.Event()
+        asyncio.get_running_loop().call_later(2.0, served.slow.set)
+        served.transactions.patience_seconds = 0.01
+        return await served.client.request(method, ENDPOINT, json={"url": "http://10.0.0.7/"})
+
+    answer = on_loop(act)
+    assert answer.status_code == 503
+    assert "may have it" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
         ({"url": "ftp://shop/"}, "cannot be announced"),
         ({"url": "http://0.0.0.0/"}, "nobody can ask at 0.0.0.0"),
         ({"url": "shop.internal"}, "cannot be announced"),
+        ({"url": "http://shop/\r\nx: y"}, "cannot be announced"),
+        ({"url": "http://shop/\na"}, "cannot be announced"),
+        ({"url": "http://shop/a b"}, "cannot be announced"),
         ({}, "url: Field required"),
         ({"url": "http://shop/", "topics": []}, "topics"),
         ({"url": "http://shop/", "topics": ["a b"]}, "must be a name Kafka allows"),
