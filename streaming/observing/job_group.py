@@ -7,8 +7,9 @@ continues is in its checkpoint.
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from checkback.kafka.bounded_calls import within
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import is_truncation
 from checkback.kafka.librdkafka.group_offsets import committed
@@ -23,17 +24,24 @@ from checkback.kafka.librdkafka.library import (
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.job_groups import checkers_group, display_group
 from streaming.brokers.client import SinkSettings
+from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import truncated
 from streaming.fairness.held_back import PartitionEnds, PartitionId, read_ends
 
 _LOGGER = logging.getLogger(__name__)
 _EVERY_SECONDS = 1.0
 _ASK_SECONDS = 2.0
-_COMPARE_SECONDS = 10.0
+_COMPARE_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _READ = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 """Answers after which a log's end is known; what lies before its beginning is for Spark to report."""
+_AGAIN_SECONDS = 10.0
+_CALL_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
 UNKNOWN_EPOCH = -1
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class JobGroup:
@@ -51,17 +59,17 @@ class JobGroup:
         self._group = display_group(settings.topics)
         options = {"group.id": self._group, "enable.auto.commit": False, "on_commit": self._ended}
         self._consumer: Consumer = make_client(Consumer, settings.client(**options))
-        reading = {"auto.offset.reset": "error", "enable.partition.eof": True, "fetch.message.max.bytes": 1_024}
-        self._reading = settings.client(**options, **reading)
+        reading = {"auto.offset.reset": "error", "enable.partition.eof": True, "isolation.level": "read_uncommitted"}
+        self._reading = settings.client(**options, **reading, **{"fetch.message.max.bytes": 1_024})
         self._admin = make_client(AdminClient, settings.client())
         self._query_id = query_id
-        self._committed: Mapping[tuple[str, int], int] = {}
-        self._reached: Sequence[TopicPartition] = ()
-        """What was read at the last commit, with the leaders' epochs of then."""
+        self._committed: Mapping[Place, int] = {}
+        self._reached: dict[Place, TopicPartition] = {}
+        """The last offset of each partition whose leader's epoch is known, with that epoch."""
         self._next = 0.0
         self._failed = False
 
-    def refuse_truncated(self, read_to: Mapping[tuple[str, int], int]) -> None:
+    def refuse_truncated(self, read_to: Mapping[Place, int]) -> None:
         """Compare what the run before has committed with the logs as they are now.
 
         Args:
@@ -71,14 +79,15 @@ class JobGroup:
             CheckpointMismatchError: a log has lost its end.
         """
         try:
-            stored = committed(self._consumer, [TopicPartition(*place) for place in read_to])
+            stored = retrying(_CALL_SECONDS)(committed, self._consumer, [TopicPartition(*place) for place in read_to])
+            own = {(at.topic, at.partition): at for at in stored if metadata_of(at) == self._query_id}
+            read = {place: at for place, at in own.items() if at.offset <= read_to[place]}
+            self._reached = {place: at for place, at in read.items() if _epoch(at) > UNKNOWN_EPOCH}
+            self._advance(read_to)
         except KafkaException as error:
             self._warn(error)
-            return
-        own = [place for place in stored if metadata_of(place) == self._query_id]
-        self._compare([place for place in own if place.offset <= read_to[place.topic, place.partition]])
 
-    def read_to(self, places: Mapping[tuple[str, int], int]) -> None:
+    def read_to(self, places: Mapping[Place, int]) -> None:
         """Commit how far the job has read, at most once a second.
 
         Raises:
@@ -90,52 +99,75 @@ class JobGroup:
             return
         self._next = now + _EVERY_SECONDS
         try:
-            # asked after the records were read: an epoch that is older than theirs would look like a loss
-            epochs = self._epochs(places)
-            self._compare([at for at in self._reached if at.leader_epoch != epochs.get((at.topic, at.partition))])
-            self._reached = [TopicPartition(*at, end, self._query_id, epochs[at]) for at, end in places.items()]
-            self._consumer.commit(offsets=list(self._reached))
+            advanced = self._advance(places)
+            if advanced:
+                self._consumer.commit(offsets=advanced)
         except KafkaException as error:
             self._warn(error)
             with contextlib.suppress(KafkaException):  # else the client may look for leaders of before for minutes
                 self._admin.list_topics(timeout=_ASK_SECONDS)
             return
-        self._committed = dict(places)
+        if len(advanced) == len(places):
+            self._committed = dict(places)
+        else:  # a broker is away
+            self._next += _AGAIN_SECONDS
 
     def close(self) -> None:
         """Give the connections back."""
-        self._consumer.close()
+        _close(self._consumer)
 
-    def _epochs(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def _advance(self, places: Mapping[Place, int]) -> list[TopicPartition]:
+        """Compare partitions whose leader has changed; return those of which all is known, with their epochs of now."""
+        # asked after the records were read: an epoch that is older than theirs would look like a loss
+        epochs = self._epochs(places)
+        known = {place: _epoch(self._reached[place]) for place in epochs if place in self._reached}
+        changed = {place for place, epoch in known.items() if epochs[place] > epoch}
+        left_out = changed - self._compared([self._reached[place] for place in changed])
+        # a lower epoch is the answer of a leader that does not know yet that it was replaced
+        left_out |= {place for place, epoch in known.items() if epochs[place] < epoch}
+        advanced = {
+            place: TopicPartition(*place, places[place], self._query_id, epoch)
+            for place, epoch in epochs.items()
+            if place not in left_out
+        }
+        self._reached |= advanced
+        return list(advanced.values())
+
+    def _epochs(self, places: Mapping[Place, int]) -> dict[Place, int]:
+        """Epochs of the leaders that have all that was read, and say so in time."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
         asked = self._admin.list_offsets(
             {TopicPartition(*place): latest for place in places}, request_timeout=_ASK_SECONDS
         )
         ends = {(place.topic, place.partition): answer.result() for place, answer in asked.items()}
-        return {place: UNKNOWN_EPOCH if end.leader_epoch is None else end.leader_epoch for place, end in ends.items()}
+        return {
+            place: end.leader_epoch
+            for place, end in ends.items()
+            if end.leader_epoch is not None and end.offset >= places[place]
+        }
 
-    def _compare(self, places: Sequence[TopicPartition]) -> None:
-        """Begin to read there, so that librdkafka asks the leader. What it does not answer in time is left out."""
-        open_places = {(place.topic, place.partition) for place in places if (place.leader_epoch or 0) > UNKNOWN_EPOCH}
-        if not open_places:
-            return
+    def _compared(self, places: Sequence[TopicPartition]) -> set[Place]:
+        """Begin to read there, so that librdkafka asks the leader; return the partitions that have lost nothing."""
+        compared: set[Place] = set()
+        if not places:
+            return compared
         # a client of its own: one that knows the leader's epoch already does not ask
         consumer: Consumer = make_client(Consumer, self._reading)
-        consumer.assign([place for place in places if (place.topic, place.partition) in open_places])
+        consumer.assign(list(places))
         until = time.monotonic() + _COMPARE_SECONDS
         try:
-            while open_places and time.monotonic() < until:
+            while len(compared) < len(places) and time.monotonic() < until:
                 message = consumer.poll(_POLL_SECONDS)
                 if message is None:
                     continue
-                place = (message.topic() or "", message.partition() or 0)
-                error = message.error()
+                place, error = (message.topic() or "", message.partition() or 0), message.error()
                 if error is not None and is_truncation(error):
                     raise truncated(f"{place[0]}:{place[1]}")
                 if error is None or error.code() in _READ:
-                    open_places.discard(place)
+                    compared.add(place)
         finally:
-            consumer.close()
+            _close(consumer)
+        return compared
 
     def _ended(self, error: object, _places: object) -> None:
         if error is None:
@@ -152,6 +184,16 @@ class JobGroup:
                 *(self._group, error),
             )
         self._failed = True
+
+
+def _epoch(place: TopicPartition) -> int:
+    return UNKNOWN_EPOCH if place.leader_epoch is None else place.leader_epoch
+
+
+def _close(consumer: Consumer) -> None:
+    """A commit that no broker answers would hold the close back for as long."""
+    with contextlib.suppress(TimeoutError):
+        within(_CLOSE_SECONDS, consumer.close)
 
 
 class CheckersGroup:

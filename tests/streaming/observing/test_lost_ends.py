@@ -1,8 +1,11 @@
 """How far the job has read, as its group says, while the broker loses the end of a log. The broker is its own."""
 
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -144,3 +147,67 @@ def test_without_kafka_nothing_is_refused(log: Log, caplog: pytest.LogCaptureFix
     group.read_to({HALF: 5, OP: 0})
     group.close()
     assert caplog.text.count("was not read or committed") == 1
+
+
+class Leaders:
+    """An admin client: what the leader of the half topic answers, as offset and epoch."""
+
+    def __init__(self) -> None:
+        self.answer: tuple[int, int | None] = (0, 0)
+
+    def list_offsets(self, places: dict[TopicPartition, object], request_timeout: float) -> dict[TopicPartition, Any]:
+        end = SimpleNamespace(offset=self.answer[0], leader_epoch=self.answer[1])
+        return {place: SimpleNamespace(result=lambda: end) for place in places}
+
+
+@pytest.fixture
+def led(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[JobGroup, Leaders, list[int]]]:
+    """A group without Kafka, the answers of leaders, and the epochs that were compared."""
+    group, leaders, compared = JobGroup(SinkSettings("localhost:1", TOPICS, 1_000), "query"), Leaders(), list[int]()
+
+    def compare(places: Sequence[TopicPartition]) -> set[tuple[str, int]]:
+        compared.extend(place.leader_epoch or 0 for place in places)
+        return {(place.topic, place.partition) for place in places}
+
+    monkeypatch.setattr(group, "_admin", leaders)
+    monkeypatch.setattr(group, "_compared", compare)
+    yield group, leaders, compared
+    group.close()
+
+
+@pytest.mark.parametrize("stale", [(5, 0), (-1001, None), (10, 0)], ids=["behind", "no answer", "an older epoch"])
+def test_a_leader_that_was_replaced_or_does_not_answer_changes_nothing(
+    led: tuple[JobGroup, Leaders, list[int]], stale: tuple[int, int | None]
+) -> None:
+    """It would look like a loss at the next answer, or the epoch that shows a loss would be forgotten."""
+    group, leaders, compared = led
+    leaders.answer = (10, 1)
+    assert [place.leader_epoch for place in group._advance({HALF: 10})] == [1]
+    leaders.answer = stale
+    assert group._advance({HALF: 10}) == []
+    leaders.answer = (12, 2)
+    assert [(place.offset, place.leader_epoch) for place in group._advance({HALF: 12})] == [(12, 2)]
+    assert compared == [1]
+
+
+def test_a_partition_that_could_not_be_compared_is_compared_again(
+    led: tuple[JobGroup, Leaders, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, leaders, compared = led
+    leaders.answer = (10, 1)
+    group._advance({HALF: 10})
+    leaders.answer = (12, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(group, "_compared", lambda _places: set())
+        assert group._advance({HALF: 12}) == []
+    assert [place.leader_epoch for place in group._advance({HALF: 12})] == [2]
+    assert compared == [1]
+
+
+def test_a_commit_that_no_broker_answers_does_not_hold_the_end_back(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_group, "_CLOSE_SECONDS", 0.2)
+    group, closing = log.group(), threading.Event()
+    monkeypatch.setattr(group, "_consumer", SimpleNamespace(close=lambda: closing.wait(60)))
+    group.close()
+    assert not closing.is_set()
+    closing.set()
