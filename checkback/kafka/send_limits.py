@@ -66,8 +66,8 @@ class SendLimits:
         groups, self._sending = self._sending, set()
         pause, now_ms = _PAUSE_SECONDS, time_ns() // 1_000_000
         try:
-            found = {**self._notices, **dict.fromkeys(groups, (0, "")), **self._read(self._own.progress, groups)}
-            self._notices = {name: notice for name, notice in found.items() if notice[0] > now_ms}
+            notices = {**self._notices, **dict.fromkeys(groups, (0, "")), **self._read(self._own.progress, groups)}
+            self._notices = {name: notice for name, notice in notices.items() if notice[0] > now_ms}
         except Exception as error:  # of either client
             _LOGGER.debug("Kafka does not say which producer groups are over a limit", exc_info=error)
             if "uthorization" in repr(error):
@@ -83,9 +83,9 @@ def read_notices(servers: str, options: Mapping[str, Any], topic: str, groups: C
     """The notices that there are of these groups, with kafka-python."""
     place, client = TopicPartition(topic, 0), {"bootstrap_servers": servers}
     with closing(make_client(KafkaAdminClient, client, of_reaching(options), SHARED)) as admin:
-        found = admin.list_group_offsets({limit_group(group): [place] for group in groups})
-    stored = {group: found[limit_group(group)][place] for group in groups}
-    return {group: (one.offset, one.metadata) for group, one in stored.items() if one.offset > 0}
+        offsets = admin.list_group_offsets({limit_group(group): [place] for group in groups})
+    stored = {group: offsets[limit_group(group)][place] for group in groups}
+    return {group: (at.offset, at.metadata) for group, at in stored.items() if at.offset > 0}
 
 
 def store_notices(servers: str, options: Mapping[str, Any], topic: str, notices: Mapping[str, Notice]) -> None:

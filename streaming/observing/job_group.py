@@ -118,7 +118,7 @@ class JobGroup:
 
     def _advance(self, places: Mapping[Place, int]) -> list[TopicPartition]:
         """Compare partitions whose leader has changed; return those of which all is known, with their epochs of now."""
-        # asked after the records were read: an epoch that is older than theirs would look like a loss
+        # only after the records were read: an epoch that is older than theirs would look like a loss
         epochs = self._epochs(places)
         known = {place: _epoch(self._reached[place]) for place in epochs if place in self._reached}
         changed = {place for place, epoch in known.items() if epochs[place] > epoch}
@@ -136,10 +136,10 @@ class JobGroup:
     def _epochs(self, places: Mapping[Place, int]) -> dict[Place, int]:
         """Epochs of the leaders that have all that was read, and say so in time."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
-        asked = self._admin.list_offsets(
+        answers = self._admin.list_offsets(
             {TopicPartition(*place): latest for place in places}, request_timeout=_ASK_SECONDS
         )
-        ends = {(place.topic, place.partition): answer.result() for place, answer in asked.items()}
+        ends = {(place.topic, place.partition): answer.result() for place, answer in answers.items()}
         return {
             place: end.leader_epoch
             for place, end in ends.items()

@@ -35,7 +35,7 @@ def asked_bounds(
     while True:
         left = max(_LEAST_SECONDS, until - monotonic())
         try:
-            found = consumer.get_watermark_offsets(place, left)
+            offsets = consumer.get_watermark_offsets(place, left)
         except KafkaException as error:
             code = error_code(error)
             if code not in passing and not (code in GONE and _exists(consumer, place, left)):
@@ -46,9 +46,9 @@ def asked_bounds(
                 raise
             sleep(_PAUSE_SECONDS)
         else:
-            if found is None:
+            if offsets is None:
                 raise _no_answer(place)
-            return Bounds(*found)
+            return Bounds(*offsets)
 
 
 def _exists(consumer: Consumer, place: TopicPartition, seconds: float) -> bool:
