@@ -83,6 +83,11 @@ class Aborted:
         written.close()
 
 
+def wait_until_readable(here: Place, values: list[bytes]) -> None:
+    """Kafka acknowledges the end of a transaction before its readers see it."""
+    wait_until(lambda: [record.value for record in here.read(here.real_topic)] == values, f"{values} to be readable")
+
+
 def test_a_batch_whose_evaluation_took_too_long_is_written_again_at_once(here: Place) -> None:
     def slow() -> Iterator[pa.RecordBatch]:
         yield from rows(outcome(here.real_topic, value=b"1"))
@@ -91,7 +96,7 @@ def test_a_batch_whose_evaluation_took_too_long_is_written_again_at_once(here: P
 
     report = write(here, slow())
     assert (report.written, report.skipped) == (2, False)
-    assert [record.value for record in here.read(here.real_topic)] == [b"1", b"2"]
+    wait_until_readable(here, [b"1", b"2"])
     assert len(here.read(here.real_topic, "read_uncommitted")) >= 3
 
 
@@ -106,7 +111,7 @@ def test_a_batch_whose_writing_takes_too_long_says_what_to_set(here: Place) -> N
         write(here, rows(outcome(here.real_topic)), wait)
     assert here.read(here.real_topic) == []
     write(here, rows(outcome(here.real_topic)))
-    assert len(here.read(here.real_topic)) == 1
+    wait_until(lambda: len(here.read(here.real_topic)) == 1, "the record to be readable")
 
 
 def slowly(topic: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -127,7 +132,7 @@ def test_a_transaction_that_times_out_while_rows_arrive_is_written_again_at_once
 
     report = write(here, slow(), lambda step, _: passes.append(step) if step is Failpoint.BEFORE_TRANSACTION else None)
     assert (report.written, len(passes)) == (21, 2)
-    assert [record.value for record in here.read(here.real_topic)] == [b"%d" % number for number in range(21)]
+    wait_until_readable(here, [b"%d" % number for number in range(21)])
 
 
 def test_a_transaction_that_times_out_twice_while_rows_are_written_says_what_to_set(here: Place) -> None:
@@ -209,4 +214,4 @@ def test_a_broker_that_restarts_while_a_batch_is_written_fails_nothing(
         report = write(here, breaking(), timeout_ms=120_000)
         starting.join()
         assert report.written == 2
-        assert [record.value for record in here.read(here.real_topic)] == [b"1", b"2"]
+        wait_until_readable(here, [b"1", b"2"])
