@@ -80,7 +80,7 @@ STATUS_MISSES = "headers"
 CHECK_LANE = "reason"
 """The column of a check that names its half message's lane, likewise; empty: none."""
 DELIVER_UNCOUNTED = "attempt"
-"""Of a delivery, likewise: 1 if no usage has had the message."""
+"""The column of a delivery that is 1 if no usage has counted the message yet."""
 ANSWER_END = "\n"
 """In the reason of a row that parks, it ends the last answer; no reason has it."""
 STATUS_REMARK_BYTES = 512

@@ -24,6 +24,13 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
+def status_row(transaction_id: str, half: HalfPosition | str, **fields: Any) -> dict[str, Any]:
+    """A row of ``cb.status`` before the first check is answered."""
+    row = {"transaction_id": transaction_id, "group": "shop", "topic": "orders", "half": str(half)}
+    numbers = {"attempt": 1, "check_max": 15, "ingested_ms": 1, "asked_ms": 0, "next_check_ms": 0}
+    return {**row, **numbers, "last_answer": "", **fields}
+
+
 class JobRecords:
     """Records of one place's topics, each in Kafka when the call returns."""
 
@@ -70,19 +77,8 @@ class JobRecords:
         self.send(self.topics.check, value, key, headers, None)
 
     def in_doubt(self, transaction_id: str, half: HalfPosition, group: str = "shop", **fields: Any) -> None:
-        row = {
-            "transaction_id": transaction_id,
-            "group": group,
-            "topic": self.place.real_topic,
-            "half": str(half),
-            "attempt": 1,
-            "check_max": 15,
-            "ingested_ms": (at := now_ms()),
-            "asked_ms": at,
-            "next_check_ms": 0,
-            "last_answer": "",
-            **fields,
-        }
+        at, topic = now_ms(), self.place.real_topic
+        row = status_row(transaction_id, half, group=group, topic=topic, ingested_ms=at, asked_ms=at) | fields
         self.send(self.topics.status, json.dumps(row).encode(), str(half).encode(), [], None)
 
     def decided(self, half: HalfPosition) -> None:

@@ -47,7 +47,7 @@ class InDoubt(NamedTuple):
     answered_ms: int = 0
     """When the answer was taken in; 0: the last check has not been answered."""
     misses: int = 0
-    """For how many checks in a row nobody could be asked."""
+    """How many checks in a row reached no endpoint."""
     remark: str = ""
     """What the answer said beside that."""
 

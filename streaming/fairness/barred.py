@@ -99,9 +99,9 @@ def tell_tasks(spark: SparkContext, barred: Barred) -> None:
 
 def told() -> Barred:
     """In a task: what :func:`tell_tasks` said; nobody is barred where it said nothing."""
-    return _told(BARRED_WORD.told())
+    return _barred_in(BARRED_WORD.told())
 
 
 @lru_cache(2)
-def _told(text: str) -> Barred:
+def _barred_in(text: str) -> Barred:
     return (_parsed(text.encode()) if text else None) or NOBODY

@@ -21,7 +21,7 @@ from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.batch.kept_by_batch import KeptByBatch
 from streaming.fairness.barred import BARRED, NOBODY, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
-from streaming.fairness.limit_notices import tell_producers
+from streaming.fairness.limit_notices import keep_notices
 from streaming.fairness.quotas import Quotas
 from streaming.fairness.running_total import RunningTotal
 from streaming.fairness.state_size import MANY, ROWS, ArrowRows
@@ -85,8 +85,8 @@ class Fairness:
 
     def watch(self, query: StreamingQuery, now_ms: Callable[[], int]) -> None:
         """The query whose batches these are, once it has been started; ``now_ms`` gives Kafka's time."""
-        telling = (self._kafka, lambda: self.standing().barred, now_ms, self._stopped)
-        threading.Thread(target=tell_producers, args=telling, name="limit-notices", daemon=True).start()
+        arguments = (self._kafka, lambda: self.standing().barred, now_ms, self._stopped)
+        threading.Thread(target=keep_notices, args=arguments, name="limit-notices", daemon=True).start()
         self._limit = ReadLimit(query)
         self._arrow.watch(query)
 

@@ -1,4 +1,4 @@
-"""Tells producers in Kafka which groups are over a limit, so that they do not send what would be rejected."""
+"""Stores notices of groups over a limit in Kafka, so that their producers do not send what the job would reject."""
 
 import logging
 from collections import Counter
@@ -16,7 +16,7 @@ _VALID_MS, _RENEWED_BEFORE_MS = 300_000, 240_000
 _MOST_GROUPS = 1_000
 
 
-def tell_producers(
+def keep_notices(
     kafka: KafkaSettings, barred: Callable[[], Mapping[str, str]], now_ms: Callable[[], int], ended: Event
 ) -> None:
     """Store notices until ``ended``. ``barred`` gives the reasons by group, ``now_ms`` Kafka's time."""
@@ -31,7 +31,7 @@ def tell_producers(
 
 
 def due_notices(stored: Mapping[str, Notice], barred: Mapping[str, str], now_ms: int) -> dict[str, Notice]:
-    """What is to be stored now, as these notices are stored and these groups are barred."""
+    """Return the notices to store now, given those that are stored and the groups that are barred."""
     sharing = Counter(barred.values())
     # an account may make up names of groups: those of others come first
     first = sorted(barred, key=lambda group: (sharing[barred[group]], group))[:_MOST_GROUPS]

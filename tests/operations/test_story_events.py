@@ -11,6 +11,7 @@ from checkback.operations.story_events import EventKind, StoryEvent, delivered, 
 from checkback.wire import protocol
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Source
+from tests.job_records import status_row
 from tests.kafka.made_records import HALF, TOPICS, Record, half, op, parked, refused
 
 
@@ -104,18 +105,7 @@ def test_a_half_message_that_was_not_taken() -> None:
 
 
 def test_a_row_of_those_in_doubt() -> None:
-    row = {
-        "asked_ms": 0,
-        "next_check_ms": 0,
-        "last_answer": "",
-        "transaction_id": "tx",
-        "group": "shop",
-        "topic": "orders",
-        "half": "3:4711",
-        "attempt": 2,
-        "check_max": 15,
-    }
-    value = json.dumps({**row, "ingested_ms": 5}).encode()
+    value = json.dumps(status_row("tx", "3:4711", attempt=2)).encode()
     found = event(Record(TOPICS.status, 0, 1, 7, b"3:4711", value))
     assert (found.kind, found.half, said(found)) == (EventKind.IN_DOUBT, HALF, "in doubt, attempt 2 of 15")
     ended = event(Record(TOPICS.status, 0, 2, 8, b"3:4711", None))

@@ -38,7 +38,7 @@ def asked_bounds(
             offsets = consumer.get_watermark_offsets(place, left)
         except KafkaException as error:
             code = error_code(error)
-            if code not in passing and not (code in GONE and _exists(consumer, place, left)):
+            if code not in passing and not (code in GONE and _exists(consumer, place, until)):
                 raise
             if monotonic() >= until:
                 if code in GONE:
@@ -51,9 +51,9 @@ def asked_bounds(
             return Bounds(*offsets)
 
 
-def _exists(consumer: Consumer, place: TopicPartition, seconds: float) -> bool:
+def _exists(consumer: Consumer, place: TopicPartition, until: float) -> bool:
     """Return whether Kafka's metadata has the partition. Asking by name also renews what librdkafka knows of it."""
-    topic = consumer.list_topics(place.topic, seconds).topics[place.topic]
+    topic = consumer.list_topics(place.topic, max(_LEAST_SECONDS, until - monotonic())).topics[place.topic]
     if topic.error is None:
         return place.partition in topic.partitions
     if topic.error.code() in NOT_ALLOWED:

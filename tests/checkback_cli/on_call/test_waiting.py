@@ -8,6 +8,7 @@ from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 from checkback_cli.on_call.candidates import Candidate
 from checkback_cli.on_call.waiting import Awaited
+from tests.job_records import status_row
 from tests.kafka.made_records import TOPICS, Record, parked, refused
 
 HALF = HalfPosition(3, 4711)
@@ -37,18 +38,8 @@ def test_one_in_doubt_that_has_left_is_as_was_asked(action: Action, became: str)
 
 
 def test_others_do_not_count() -> None:
-    row = {
-        "asked_ms": 0,
-        "next_check_ms": 0,
-        "last_answer": "",
-        "transaction_id": "tx",
-        "group": "shop",
-        "topic": "orders",
-        "half": str(HALF),
-        "attempt": 4,
-        "check_max": 15,
-    }
-    still = Record(TOPICS.status, 0, 1, 5, str(HALF).encode(), json.dumps({**row, "ingested_ms": 1}).encode())
+    row = status_row("tx", HALF, attempt=4)
+    still = Record(TOPICS.status, 0, 1, 5, str(HALF).encode(), json.dumps(row).encode())
     found = awaited(left(OTHER), still, Record(TOPICS.status, 0, 1, 5, None, b"?"))
     assert [waiting.half for waiting in found.waiting] == [HALF]
 

@@ -11,6 +11,7 @@ from checkback.wire.protocol import Topics
 from status_page.transactions.index import Index
 from status_page.transactions.reading import IndexReader
 from status_page.transactions.standing import ListStanding, ReadingProgress
+from tests.job_records import status_row
 from tests.needs_no_repair import NeedsNoRepair
 
 TOPICS = Topics()
@@ -92,8 +93,7 @@ class FakeConsumer(NeedsNoRepair):
 
 
 def row(place: str, **changed: Any) -> Record:
-    row = {"transaction_id": f"tx-{place}", "group": "g", "topic": "t", "half": place, "attempt": 1, "check_max": 15}
-    row |= {"ingested_ms": 5, "asked_ms": 0, "next_check_ms": 0, "last_answer": ""}
+    row = status_row(f"tx-{place}", place, group="g", topic="t", ingested_ms=5)
     return Record(place.encode(), json.dumps({**row, **changed}).encode())
 
 
