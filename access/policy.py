@@ -325,6 +325,11 @@ def left_open(policy: AccessPolicy) -> Iterator[str]:
     """What a policy lets through that somebody may not expect of it."""
     if policy.other_groups is Unnamed.ALLOW:
         yield "Groups that no account names may send to any topic."
+    elif not policy.signed:
+        yield (
+            "No producer group has keys, so any producer may write to the retry topics and dead letters of consumer "
+            "groups that no account names."
+        )
     for name, account in policy.accounts.items():
         if account.groups and (account.other_topics is Unnamed.ALLOW or _STAR in account.topics):
             rest = " but its not_topics" if account.not_topics else ""

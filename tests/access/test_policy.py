@@ -166,6 +166,13 @@ def test_what_a_policy_leaves_open_is_said() -> None:
     assert list(left_open(policy_of('[accounts.a]\ngroups = ["a"]\ntopics = ["t"]\nkeys = ["k"]'))) == []
 
 
+@pytest.mark.parametrize(("keys", "gaps"), [("", 1), ('keys = ["shop-1"]', 0)])
+def test_retries_of_unnamed_consumer_groups_are_stated_as_open_without_keys(keys: str, gaps: int) -> None:
+    policy = policy_of(f'[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\n{keys}')
+    assert judge(policy, "points", OWN.retry("points"), OWN).allowed
+    assert sum("consumer groups that no account names" in gap for gap in left_open(policy)) == gaps
+
+
 def test_a_key_is_made_as_a_line_for_the_file_of_secrets(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["access", "key", "shop.2026"], catch_exceptions=False)
     file = tmp_path / "secrets.toml"
