@@ -57,6 +57,7 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
         replace(_DEMO, checks={"checked": 9, "check_unknown": 9}),
         {"CheckbackChecksFailing"},
     ),
+    "a check service that hangs": (replace(_DEMO, unanswered_seconds=90), {"CheckbackChecksUnanswered"}),
     "an application that is gone": (
         replace(_DEMO, checks={"checked": 1, "check_unreachable": 1}, endpoints=(SKIPPED,), postponed=3),
         {"CheckbackGroupGone"},

@@ -63,6 +63,8 @@ class Doing:
     backlog_grows: int = 0
     """By so many records with each batch."""
     held_back_seconds: float = 0.0
+    unanswered_seconds: float = 0.0
+    """For how long the check service has answered no check."""
     state_bytes: int = 90_000
     executors: tuple[int, ...] = (2,)
     """After each batch; the last of them from then on."""
@@ -114,6 +116,7 @@ class Installation:
         self._metrics.progress(self._progress())
         self._metrics.executors(doing.executors[min(self._batches, len(doing.executors)) - 1])
         self._metrics.held_back(PartitionId("cb.op", 1), doing.held_back_seconds)
+        self._metrics.unanswered(doing.unanswered_seconds)
         self._ask_endpoints()
 
     def _stands(self) -> None:
