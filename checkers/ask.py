@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from checkback.wire.checks import REMARK_CHARACTERS, SHOWN_BYTES, CheckRequest, described_response
+from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
 from checkback.wire.delivered import LaneFact, fact_answered
 from checkback.wire.protocol import VERSION, Action
 from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, signed_headers
@@ -33,6 +32,7 @@ _TOO_LARGE = 413
 _FAILED = 500
 """The application was asked and failed. No other status than 200 says that it was."""
 _NAME_SECONDS = 3.0
+_SHOWN_TYPES = frozenset({"application/json", "text/html", "text/plain"})
 # No compression: a small answer that unpacks to a large one is not to be had.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _NOT_THERE = (
@@ -73,12 +73,11 @@ class _Response(NamedTuple):
 
     status: int
     content: bytes
-    """The body, or its first bytes if the status is not 200 or it is longer than an answer."""
+    """The body, or its first bytes if it is longer than an answer; empty if the status is not 200."""
     complete: bool
     signed: bool
     """With the key of the group, if that has one."""
-    location: str
-    """Where a redirect points."""
+    content_type: str
 
     @property
     def answers_checks(self) -> bool:
@@ -92,7 +91,8 @@ class _Response(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return described_response(self.status, redacted(self.location), self.content)
+        # no text of its own: whoever announces an address could read through the page what answers there
+        return f"status {self.status}{f', {self.content_type}' if self.content_type in _SHOWN_TYPES else ''}"
 
 
 class Asker:
@@ -173,17 +173,14 @@ class Asker:
             content, complete = await _content(response, limit)
             given = response.headers.get(SIGNATURE_HEADER, "")
             signed = key is None or (complete and answer_fits(key, headers[SIGNATURE_HEADER], content, given))
-            return _Response(response.status, content, complete, signed, response.headers.get("Location", ""))
+            return _Response(response.status, content, complete, signed, response.content_type)
 
 
 async def _content(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
     """The body, and whether it is that of an answer, complete."""
     if response.status != 200:
-        content = b""
-        with suppress(aiohttp.ClientError, TimeoutError):  # the status suffices
-            content = await response.content.read(SHOWN_BYTES)
         response.close()
-        return content, False
+        return b"", False
     received = bytearray()
     async for chunk in response.content.iter_any():
         received += chunk

@@ -8,10 +8,11 @@ from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote, urlsplit
 
 from checkback.exceptions import ConfigurationError
-from checkback.wire.checks import SHOWN_BYTES, described_response
 
 PROBE = b'{"version": 1000000}'
 """Each check endpoint refuses this version, and calls no listener."""
+_SHOWN_BYTES = 100
+_SHOWN_CHARACTERS = 200
 
 
 def is_wildcard(host: str) -> bool:
@@ -85,7 +86,7 @@ def foreign_answer(http: HTTPConnection, url: str, headers: Mapping[str, str] | 
         with closing(http):
             http.request("POST", parts._replace(scheme="", netloc="", path=parts.path or "/").geturl(), PROBE, sent)
             response = http.getresponse()
-            body = response.read1(SHOWN_BYTES)
+            body = response.read1(_SHOWN_BYTES)
     except HTTPException as error:
         return f"no HTTP: {' '.join(str(error).split())}"
     shown = body.lstrip()[:1]
@@ -93,6 +94,13 @@ def foreign_answer(http: HTTPConnection, url: str, headers: Mapping[str, str] | 
     if response.status == 500 or (refused and shown != b"<") or (response.status == 200 and shown == b"{"):
         return ""
     return described_response(response.status, response.headers.get("Location", ""), body)
+
+
+def described_response(status: int, location: str, body: bytes) -> str:
+    """A response at the application's own URL, for its own log: status, target of a redirect, first bytes."""
+    shown = " ".join(body[:_SHOWN_BYTES].decode(errors="replace").split())
+    redirect = f" to {location[:_SHOWN_CHARACTERS]}" if location else ""
+    return f"status {status}{redirect}, {repr(shown) if shown else 'no body'}"
 
 
 def _url(place: str, port: int) -> str:

@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register  # n
 from django.db import router
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 
+from checkback.answering.advertising import described_response
 from checkback.dbapi.databases import fetched
 from checkback.dbapi.states import ASK_LIMIT
 from checkback.django import inbox, transaction_log
@@ -18,7 +19,6 @@ from checkback.django.configuration import DjangoSettings, configuration
 from checkback.django.databases import connection_of, dialect_of
 from checkback.django.views import PROBE
 from checkback.exceptions import ConfigurationError
-from checkback.wire.checks import described_response
 
 
 def _given() -> DjangoSettings | None:

@@ -46,9 +46,6 @@ MAX_ANNOUNCEMENT_BYTES = 16 * 1024
 """Of an announcement's key and value; a longer one counts as one that cannot be read."""
 _MOST_BRACKETS = 50
 """In an announcement: 2 are needed, and 16 KiB of them take 5 ms to read."""
-SHOWN_BYTES = 100
-"""So much of the body of a response is shown to operators."""
-_SHOWN_CHARACTERS = 200
 REMARK_CHARACTERS = 512
 """So much of a remark is kept."""
 
@@ -283,13 +280,6 @@ def _names(said: Any) -> tuple[str, ...] | None:
 def announcement_key(group: str, instance: str) -> bytes:
     """Key of a producer's announcement; a record with it and no value takes the announcement back."""
     return f"{group}/{instance}".encode()
-
-
-def described_response(status: int, location: str, body: bytes) -> str:
-    """A response of something else than a check endpoint: its status, where it redirects, its first bytes."""
-    shown = " ".join(body[:SHOWN_BYTES].decode(errors="replace").split())
-    redirect = f" to {location[:_SHOWN_CHARACTERS]}" if location else ""
-    return f"status {status}{redirect}, {repr(shown) if shown else 'no body'}"
 
 
 SILENT = "no heartbeat for"

@@ -7,6 +7,9 @@ import ssl
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
+MOST_AROUND_BODY = 16 * 1024
+"""Bytes of an answer that are not its body."""
+TOO_MUCH = f"more than {MOST_AROUND_BODY // 1024} KiB of it are not its body"
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
     (TimeoutError, "no complete answer in time"),
@@ -24,7 +27,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, aiohttp.InvalidURL):
         return error.description or "not a URL"
     if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
-        return f"the answer is not valid HTTP: {' '.join(error.message.split())}"
+        # the library's message quotes the answer, which may be another service's
+        return f"the answer is not valid HTTP{f': {TOO_MUCH}' if error.message == TOO_MUCH else ''}"
     return next((said for kind, said in _WORDS if isinstance(error, kind)), f"{type(error).__name__}: {error}")
 
 

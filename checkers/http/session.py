@@ -10,12 +10,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from checkback.exceptions import ConfigurationError
 from checkers.http.admission import AdmittedResolver, AllowList
+from checkers.http.reasons import MOST_AROUND_BODY, TOO_MUCH
 from conf.settings import CheckSettings
 
 _KEEP_ALIVE_SECONDS = 4.0  # less than uvicorn's 5: a question must not meet a connection that is just being closed
 _HEADER_BYTES = 8 * 1024
 _HEADERS = 64
-_AROUND_BYTES = 16 * 1024
 _CALL_BYTES = 8  # what each piece that comes costs of these, apart from its content
 _PARSED_AT_ONCE = 4 * 1024
 
@@ -57,8 +57,8 @@ class _BoundedAnswer(ResponseHandler):
             piece = data[at : at + _PARSED_AT_ONCE]
             super().data_received(piece)
             self._received += len(piece)
-            if self._received - getattr(self._payload, "total_bytes", 0) > _AROUND_BYTES:
-                error = HttpProcessingError(message=f"more than {_AROUND_BYTES // 1024} KiB of it are not its body")
+            if self._received - getattr(self._payload, "total_bytes", 0) > MOST_AROUND_BODY:
+                error = HttpProcessingError(message=TOO_MUCH)
                 self.set_exception(error)
                 if self._payload is not None:
                     self._payload.set_exception(error)

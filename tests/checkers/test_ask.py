@@ -80,38 +80,20 @@ def test_a_listener_that_raises_is_unknown_and_says_why() -> None:
 def test_the_endpoint_of_another_group_is_no_endpoint_of_this_group() -> None:
     with serving_app(check_app(CallableListener(never, never), "invoices")) as url:
         verdict = ask(url)
-    reason = 'status 404, \'{"error":"This endpoint answers for group invoices."}\''
+    reason = "status 404, application/json"
     assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{url}: no check endpoint answered: {reason}")
 
 
 def test_an_application_that_fails_uses_up_an_attempt() -> None:
     verdict = ask_for(b'{"state": "commit"}', status="500 Internal Server Error")
-    reason = 'status 500, \'{"state": "commit"}\''
-    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with no verdict: {reason}")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with no verdict: status 500")
 
 
 @pytest.mark.parametrize("status", [201, 204, 400, 401, 403, 404, 405, 429, 502, 503, 504])
 def test_an_answer_that_no_check_endpoint_gives_uses_up_no_attempt(status: int) -> None:
     body = b"" if status == 204 else b"<html>\n No \xff"
     verdict = ask_for(body, status=f"{status} No")
-    reason = f"status {status}, {'no body' if status == 204 else repr('<html> No �')}"
-    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{URL}: no check endpoint answered: {reason}")
-
-
-def test_only_the_first_bytes_of_a_foreign_answer_are_read() -> None:
-    """The rest may never come."""
-    answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 300
-    with serving(answer) as served:
-        verdict = ask(served.url)
-    assert verdict.action is Action.UNREACHABLE
-    assert verdict.remark.endswith(f"status 404, '{'x' * 100}'")
-
-
-def test_a_foreign_answer_whose_body_never_comes_is_judged_by_its_status() -> None:
-    with serving(b"HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n") as served:
-        verdict = ask(served.url)
-    assert verdict.action is Action.UNREACHABLE
-    assert verdict.remark.endswith("status 404, no body")
+    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{URL}: no check endpoint answered: status {status}")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +102,7 @@ def test_a_foreign_answer_whose_body_never_comes_is_judged_by_its_status() -> No
 def test_a_200_that_is_no_answer_to_a_check_uses_up_no_attempt(body: bytes) -> None:
     verdict = ask_for(body)
     assert verdict.action is Action.UNREACHABLE
-    assert verdict.remark.startswith(f"{URL}: no check endpoint answered: status 200, ")
+    assert verdict.remark == f"{URL}: no check endpoint answered: status 200"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +188,7 @@ def test_redirects_are_not_followed() -> None:
 
     routes = [Route("/", redirect, methods=["POST"]), Route("/elsewhere", elsewhere, methods=["POST"])]
     with serving_app(Starlette(routes=routes)) as url:
-        reason = "status 307 to /elsewhere, no body"
-        assert ask(url) == EndpointVerdict(Action.UNREACHABLE, f"{url}: no check endpoint answered: {reason}")
+        assert ask(url) == EndpointVerdict(Action.UNREACHABLE, f"{url}: no check endpoint answered: status 307")
     assert visited == ["/"]
 
 
@@ -215,7 +196,7 @@ def test_a_mount_path_without_its_slash_is_no_check_endpoint() -> None:
     app = Starlette(routes=[Mount("/checkback", check_app(CallableListener(never, never), "orders"))])
     with serving_app(app) as url:
         remark = ask(f"{url}checkback").remark
-        assert remark == f"{url}checkback: no check endpoint answered: status 307 to {url}checkback/, no body"
+        assert remark == f"{url}checkback: no check endpoint answered: status 307"
 
 
 def test_the_question_is_json_in_a_post() -> None:

@@ -61,7 +61,8 @@ def test_of_much_that_comes_only_the_first_part_is_parsed(received: list[bytes])
 
 
 def test_one_long_answer_is_read_in_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    response = ask._Response(200, b'{"answers": [' + b"[]," * 40_000 + b"[]]}", complete=True, signed=True, location="")
+    content = b'{"answers": [' + b"[]," * 40_000 + b"[]]}"
+    response = ask._Response(200, content, complete=True, signed=True, content_type="application/json")
     turns, read_in = [0], list[int]()
 
     async def post(*_: Any) -> ask._Response:

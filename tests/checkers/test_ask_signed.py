@@ -73,7 +73,7 @@ def test_of_a_group_with_a_key_a_page_under_200_is_no_check_endpoint() -> None:
     with serving(http(b"<html>")) as served:
         answer = ask_about(served.url, [REQUEST], {"orders": b"secret"})
     assert (answer.verdicts[0].action, answer.unsigned) == (Action.UNREACHABLE, False)
-    assert answer.failure == f"{served.url}: no check endpoint answered: status 200, '<html>'"
+    assert answer.failure == f"{served.url}: no check endpoint answered: status 200"
 
 
 def test_our_endpoint_signs_what_it_answers() -> None:
