@@ -1,8 +1,6 @@
 """Who a client is, and what he may: by the access policy, where there is one."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from time import time_ns
 from typing import NamedTuple
 
@@ -13,51 +11,16 @@ from checkback.wire.protocol import Topics
 from checkback.wire.signature import NotTrustedError
 from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
+from gateway.load import BytesInFlight
 from gateway.refusals import GatewayError, RefusalReason
 
 ANYBODY = Caller("", "")
 """Without a policy nobody has to say who he is."""
-_IN_FLIGHT_BYTES = 80 << 20
-"""A process needs about five times as much for them: as text, in parts, as records."""
 
 
 class _Judging(NamedTuple):
     in_force: PolicyAndKeys
     credentials: Credentials
-
-
-class BytesInFlight:
-    """Bytes of the requests that a process is working on. An account may hold as many as it leaves free for others."""
-
-    def __init__(self, most: int = _IN_FLIGHT_BYTES) -> None:
-        self._free = most
-        self._held = Counter[str]()
-
-    @contextmanager
-    def of(self, account: str) -> Iterator[Callable[[int], None]]:
-        """What to call before each part of a request is kept; the end of the block frees them all.
-
-        The call raises GatewayError if the account would hold more than its share.
-        """
-        held = 0
-
-        def take(size: int) -> None:
-            nonlocal held
-            if self._held[account] + size > self._free - size:
-                raise GatewayError(
-                    RefusalReason.BUSY, "This gateway is working on too many bytes: send it again later."
-                )
-            held += size
-            self._held[account] += size
-            self._free -= size
-
-        try:
-            yield take
-        finally:
-            self._held[account] -= held
-            self._free += held
-            if not self._held[account]:
-                del self._held[account]
 
 
 class Accounts:

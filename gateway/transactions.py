@@ -33,6 +33,7 @@ from checkback.wire.protocol import (
 )
 from gateway.accounts import Accounts
 from gateway.asking import Asking, ClientAnswer, Heard, Question
+from gateway.load import converted
 from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal
@@ -198,18 +199,20 @@ class GatewayTransactions:
     ) -> HalfPosition:
         with _Refusing(RefusalReason.BUSY):
             self.limits.refuse(sender.group)
-        if len(messages) > _IN_A_ROW:
-            record = await asyncio.to_thread(_half, sender.group, transaction_id, messages, options, headers_of)
-        else:
-            record = _half(sender.group, transaction_id, messages, options, headers_of)
         # those of one id lie on one partition
         partition = crc32(transaction_id.encode()) % await self._places.half_partitions()
-        record = record._replace(topic=self._topics.half, partition=partition)
         signing = self._accounts.signing(sender.caller, sender.group)
-        if signing is None:
-            return HalfPosition(partition, (await self._write(record)).offset)
         now_ms = self._accounts.clock_ms()
-        appended = await self._write(signed(record, signing, now_ms))
+
+        def record_of() -> OutgoingRecord:
+            half = _half(sender.group, transaction_id, messages, options, headers_of)
+            record = half._replace(topic=self._topics.half, partition=partition)
+            return record if signing is None else signed(record, signing, now_ms)
+
+        size = sum(len(message.value or b"") for message in messages)
+        appended = await self._write(await converted(size, record_of))
+        if signing is None:
+            return HalfPosition(partition, appended.offset)
         try:
             refuse_other_time(appended.time_ms - now_ms)
         except HalfMessageError as error:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 from typing import Annotated, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -33,6 +34,7 @@ from gateway.http.polls import MOST_CHECKS, MOST_WAIT_SECONDS, Polls
 from gateway.http.reading import body_of, read_counted, read_query
 from gateway.http.repeated import Repeated
 from gateway.kafka.producers_topic import ProducersTopic
+from gateway.load import converted
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.transactions import ActingAs, GatewayTransactions
 
@@ -110,7 +112,7 @@ class HttpApi:
         most_bytes = max(self._most_of_one(), _in_json(MAX_UNFOLDED_BYTES))
         body = await body_of(request, most_bytes, request.state.take)
         said = await read_counted(body, TransactionBody, _MOST_VALUES)
-        messages = said.all_messages(self._parts.most_bytes)
+        messages = await converted(len(body), partial(said.all_messages, self._parts.most_bytes))
         once = await self._repeated.key_of(sender, request, body)
         ticket = await self._parts.transactions.begin(sender, messages, said.options(), once)
         return JSONResponse({"transaction": ticket}, 201)

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from gateway.load import converted
 from gateway.refusals import GatewayError, RefusalReason
 
 B = TypeVar("B", bound=BaseModel)
@@ -18,11 +19,8 @@ _MOST_COUNTED = 200
 _SECONDS = 30.0
 """For a body: who stops in the middle of one keeps a connection for no longer."""
 _JSON = "application/json"
-_PROMPT_BYTES = 16 << 10
-"""A longer body is read on a thread."""
+_UNCOUNTED_BYTES = 16 << 10
 _PART_COST = 5
-_THREAD = ThreadPoolExecutor(1, "gateway-bodies")
-"""The only one: several would keep the interpreter from the loop, and hold what they convert at the same time."""
 
 
 async def body_of(request: Request, most_bytes: int, take: Callable[[int], None]) -> bytes:
@@ -51,9 +49,9 @@ async def body_of(request: Request, most_bytes: int, take: Callable[[int], None]
 
 async def read_counted(body: bytes, model: type[B], most_values: int) -> B:
     """What a body of any length says. Raises as :func:`read_json`, and for more than about ``most_values`` values."""
-    if len(body) <= _PROMPT_BYTES:
+    if len(body) <= _UNCOUNTED_BYTES:
         return read_json(body, model)
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, _counted, body, model, most_values)
+    return await converted(len(body), partial(_counted, body, model, most_values))
 
 
 def _counted(body: bytes, model: type[B], most_values: int) -> B:

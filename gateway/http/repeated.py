@@ -4,6 +4,7 @@ from hashlib import sha256
 
 from starlette.requests import Request
 
+from gateway.load import converted
 from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.transactions import ActingAs
@@ -29,7 +30,8 @@ class Repeated:
             return ""
         if not 0 < len(key) <= _MOST_CHARACTERS:
             raise GatewayError(RefusalReason.REQUEST, f"Idempotency-Key has 1 to {_MOST_CHARACTERS} characters.")
-        digest = sha256(request.url.path.encode() + b"\0" + body).digest()
+        named = request.url.path.encode() + b"\0"
+        digest = await converted(len(body), lambda: sha256(named + body).digest())
 
         async def this() -> bytes:
             return digest

@@ -1,10 +1,9 @@
 """The gRPC server: calls that are there, and those that are not, by the names in RocketMQ's interface."""
 
-import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from gateway.load import converted
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.service import MessagingService, status_of
 from gateway.rocketmq.v2 import service_pb2
@@ -21,8 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _BESIDE_BODY_BYTES = 1 << 20
 _SHORT_BYTES = 64 << 10
-"""Of a call, or a command, without messages. Longer ones are converted on a thread."""
-_THREAD = ThreadPoolExecutor(1, "gateway-grpc")
+"""Of a call, or a command, without messages."""
 _OPTIONS = (
     # a client whose machine is gone is not asked for long
     ("grpc.keepalive_time_ms", 20_000),
@@ -122,9 +121,7 @@ async def _converted(request: Any, raw: bytes) -> Any:
     if len(raw) > _SHORT_BYTES and request is not service_pb2.SendMessageRequest:
         raise GatewayError(RefusalReason.TOO_LARGE, f"This call takes at most {_SHORT_BYTES:,} bytes.")
     try:
-        if len(raw) > _SHORT_BYTES:
-            return await asyncio.get_running_loop().run_in_executor(_THREAD, request.FromString, raw)
-        return request.FromString(raw)
+        return await converted(len(raw), partial(request.FromString, raw))
     except DecodeError as error:
         raise GatewayError(RefusalReason.REQUEST, f"The request is not in the form of its protocol: {error}.") from None
 

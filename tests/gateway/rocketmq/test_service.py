@@ -11,8 +11,8 @@ import pytest
 from checkback.listener import LocalTransactionState
 from checkback.wire.limits import MAX_HEADERS
 from checkback.wire.protocol import HalfPosition
-from gateway.accounts import BytesInFlight
 from gateway.asking import ClientAnswer
+from gateway.load import BytesInFlight
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
 from tests.gateway.rocketmq.calling import AT, TOPIC, Serving, half, serving, until
