@@ -14,8 +14,7 @@ from checkback.wire.checks import CheckRequest
 from gateway.accounts import Accounts
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.messages import Incoming, incoming, topic_of
-from gateway.rocketmq.routes import ClientRoutes
-from gateway.rocketmq.streams import ClientName, ClientStream, ClientStreams
+from gateway.rocketmq.streams import ClientStream, ClientStreams
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
 from gateway.transactions import ActingAs, GatewayTransactions, Places
@@ -26,6 +25,7 @@ _STATES = {
     v2.ROLLBACK: LocalTransactionState.ROLLBACK,
     v2.TRANSACTION_RESOLUTION_UNSPECIFIED: LocalTransactionState.UNKNOWN,
 }
+_MESSAGE_TYPES = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
 _OK = v2.Status(code=v2.OK, message="OK")
 _ATTEMPTS = 3
 _MOST_UNPACKED = 2
@@ -35,7 +35,7 @@ _MOST_MESSAGES = 64
 _MOST_TOPICS = 100
 """Of a client's settings: for others it asks routes, or sends to them."""
 _MOST_CLIENT_ID = 255
-"""Characters; a hundred thousand of them are remembered."""
+"""Characters."""
 _UNKNOWN_CLIENT = v2.Status(code=v2.UNRECOGNIZED_CLIENT_TYPE, message="This gateway has no stream of this client's.")
 
 
@@ -44,11 +44,6 @@ class Call(NamedTuple):
 
     caller: Caller
     client_id: str
-
-    @property
-    def name(self) -> ClientName:
-        """What the client is known by."""
-        return self.caller.account, self.client_id
 
 
 class Parts(NamedTuple):
@@ -79,7 +74,6 @@ class MessagingService:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._routes = ClientRoutes()
 
     def in_flight(self, metadata: Mapping[str, str]) -> AbstractContextManager[Callable[[int], None]]:
         """See :meth:`~gateway.accounts.BytesInFlight.of`; raises GatewayError if the headers do not show who calls."""
@@ -92,8 +86,15 @@ class MessagingService:
         self._parts.accounts.refuse_topic(call.caller, group, topic)  # of others' nobody learns whether they are there
         await self._parts.places.look(topic)
         self._parts.streams.sends_as(*call, [group])
-        has_stream = self._parts.streams.has(*call)
-        queue = self._routes.answer(request.topic, request.endpoints, call.name, has_stream=has_stream)
+        at = _respelled(request.endpoints) if self._parts.streams.respells(*call) else request.endpoints
+        # one queue: these clients need not know what lies where in Kafka
+        queue = v2.MessageQueue(
+            topic=request.topic,
+            id=0,
+            permission=v2.READ_WRITE,
+            broker=v2.Broker(name="checkback", id=0, endpoints=at),
+            accept_message_types=_MESSAGE_TYPES,
+        )
         return calls.QueryRouteResponse(status=_OK, message_queues=[queue])
 
     async def heartbeat(self, _request: calls.HeartbeatRequest, metadata: Mapping[str, str]) -> Any:
@@ -233,6 +234,15 @@ def _lawful(topic: v2.Resource) -> bool:
     except GatewayError:
         return False
     return True
+
+
+def _respelled(endpoints: v2.Endpoints) -> v2.Endpoints:
+    """Another spelling of the same address."""
+    if endpoints.scheme == v2.IPv4:
+        return v2.Endpoints(scheme=v2.DOMAIN_NAME, addresses=endpoints.addresses)
+    # names are the same in capitals: RFC 4343
+    swapped = [v2.Address(host=address.host.swapcase(), port=address.port) for address in endpoints.addresses]
+    return v2.Endpoints(scheme=endpoints.scheme, addresses=swapped)
 
 
 def status_of(error: GatewayError) -> v2.Status:

@@ -96,3 +96,72 @@ def test_all_clients_of_an_account_name_so_many_groups_and_no_more(monkeypatch: 
         assert sorted(asking.groups()) == ["g0", "g2", "g3", "theirs"]
 
     asyncio.run(scene())
+
+
+WILD, OTHER = Caller("wild", ""), Caller("other", "")
+
+
+def known(streams: ClientStreams, asking: Asking, caller: Caller, client_id: str) -> list[str]:
+    """The groups that a new stream of a client is asked about."""
+    stream = ClientStream(client_id, caller, lambda _: "ticket")
+    streams.open(stream)
+    groups = sorted(asking.groups())
+    streams.close(stream)
+    return groups
+
+
+def test_names_that_clients_made_up_are_released() -> None:
+    """A million of them took 97 MiB, which was never released."""
+
+    async def scene() -> None:
+        now = 0.0
+        asking = Asking(5)
+        streams = ClientStreams(asking, lambda *_: True, lambda: now)
+        streams.open(ClientStream("connected", OTHER, lambda _: "ticket"))
+        for caller, name in ((OTHER, "connected"), (WILD, "gone")):
+            streams.sends_as(caller, name, ["orders"])
+        now = 599
+        streams.judge_again()
+        assert known(streams, asking, WILD, "gone") == ["orders"]
+        now = 601
+        streams.judge_again()
+        assert known(streams, asking, OTHER, "connected") == ["orders"]
+        streams.end_all()
+        assert streams._accounts["wild"].clients == {}
+        assert streams._accounts["wild"]._groups == {}
+
+    asyncio.run(scene())
+
+
+def test_names_of_one_account_displace_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_module, "_MOST_CLIENTS", 3)
+
+    async def scene() -> None:
+        asking = Asking(5)
+        streams = ClientStreams(asking, lambda *_: True)
+        streams.sends_as(OTHER, "c", ["theirs"])
+        for number in range(5):
+            streams.sends_as(WILD, f"c{number}", ["g"])
+            streams.respells(WILD, f"d{number}")
+        assert known(streams, asking, OTHER, "c") == ["theirs"]
+        assert known(streams, asking, WILD, "c0") == []
+        assert known(streams, asking, WILD, "c4") == ["g"]
+
+    asyncio.run(scene())
+
+
+def test_all_clients_of_an_account_name_so_many_groups_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 clients with 1,000 groups each would be 5 million names."""
+    monkeypatch.setattr(streams_module, "_MOST_NAMED", 3)
+
+    async def scene() -> None:
+        asking = Asking(5)
+        streams = ClientStreams(asking, lambda *_: True)
+        streams.sends_as(WILD, "a", ["g1", "g2"])
+        streams.sends_as(WILD, "b", ["g1", "g2"])
+        assert known(streams, asking, WILD, "b") == ["g1"]
+        streams.forget(WILD, "a")
+        streams.sends_as(WILD, "b", ["g2"])
+        assert known(streams, asking, WILD, "b") == ["g1", "g2"]
+
+    asyncio.run(scene())
