@@ -163,7 +163,7 @@ class KafkaTransaction:
                 repeatable = error.args[0].retriable() and not error.args[0].txn_requires_abort()
                 if not repeatable or monotonic() >= deadline:
                     raise
-            sleep(_AGAIN_SECONDS)  # not tenacity: it would keep the error, and with its frames this producer
+            sleep(_AGAIN_SECONDS)
 
     def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
         """Abort; gives what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or itself.

@@ -25,7 +25,7 @@ FIXED: Mapping[str, tuple[object, ...]] = {
 """What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
 
 _CREATES_NO_TOPICS, _IDLE, _REQUEST = "allow.auto.create.topics", "connections.max.idle.ms", "socket.timeout.ms"
-_OF_ADMIN = {"enable.sparse.connections": False}
+CONNECTED_TO_ALL = {"enable.sparse.connections": False}
 """A request that waits for a broker that is away asks for a connection at each change of its state, which is a change:
 0.8 of a core, while one waits. A client that keeps connections to all brokers by itself is not asked."""
 
@@ -39,7 +39,7 @@ def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> An
         WrongOptionError: there is no such option, its value cannot be used, or it is ours to set.
     """
     refuse_options(settings, {_CREATES_NO_TOPICS: (False, "false")}, "a client")
-    ours = {_CREATES_NO_TOPICS: False, _IDLE: IDLE_MS, **(_OF_ADMIN if kind is AdminClient else {})}
+    ours = {_CREATES_NO_TOPICS: False, _IDLE: IDLE_MS, **(CONNECTED_TO_ALL if kind is AdminClient else {})}
     try:
         return kind({**ours, **settings, _REQUEST: _longest_request(settings)})
     except (KafkaException, ValueError, TypeError) as error:

@@ -1,5 +1,7 @@
 """Which answers of Kafka are waited out, and that an error of a single partition is one."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.kafka.librdkafka.group_offsets import committed
-from streaming.brokers.retrying import retrying
+from streaming.brokers.retrying import retrying, retrying_until
 
 PLACES = [TopicPartition("cb.progress", 0), TopicPartition("cb.progress", 1)]
 
@@ -42,3 +44,18 @@ def test_patience_ends() -> None:
     coordinator: Any = Coordinator(*[KafkaError(KafkaError.NOT_COORDINATOR)] * 3)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
         retrying(0)(committed, coordinator, PLACES)
+
+
+@pytest.mark.parametrize("patient", [retrying(0), retrying_until(bool, 0)])
+def test_an_error_keeps_no_client(patient: Any) -> None:
+    """A client that a circle keeps takes a core while brokers are away; Spark's workers collect no garbage."""
+    coordinator: Any = Coordinator(KafkaError(KafkaError.NOT_COORDINATOR))
+    kept = weakref.ref(coordinator)
+    gc.disable()
+    try:
+        with pytest.raises(KafkaException) as raised:
+            patient(committed, coordinator, PLACES)
+        del raised, coordinator
+        assert kept() is None
+    finally:
+        gc.enable()
