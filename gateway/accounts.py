@@ -16,6 +16,8 @@ from gateway.refusals import GatewayError, RefusalReason
 
 ANYBODY = Caller("", "")
 """Without a policy nobody has to say who he is."""
+_STREAMS_BYTES = 320 << 20
+"""Of 5,000 streams of RocketMQ's clients."""
 
 
 class _Judging(NamedTuple):
@@ -36,6 +38,7 @@ class Accounts:
         self._own = own
         self.clock_ms = clock_ms
         self.in_flight = BytesInFlight()
+        self.streams = BytesInFlight(_STREAMS_BYTES)
         self._files = PolicyFiles(access) if access.policy else None
         self._judging: _Judging | None = None
 

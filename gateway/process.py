@@ -30,7 +30,7 @@ from gateway.http.api import HttpApi, HttpParts
 from gateway.http.checks import PATH, checks_app
 from gateway.http.inner import inner_routes
 from gateway.http.polls import Polls
-from gateway.http.serving import HttpServer
+from gateway.http.serving import MOST_CONNECTIONS, HttpServer
 from gateway.kafka.announcing import GroupAnnouncements
 from gateway.kafka.bodies import HalfBodies
 from gateway.kafka.places import KafkaPlaces
@@ -161,15 +161,8 @@ class GatewayProcess:
     async def _open_clients(self, service: MessagingService, streams: ClientStreams, metrics: GatewayMetrics) -> None:
         settings = self._settings.gateway
         certificate, key = (_read(settings, name) for name in ("tls_certificate", "tls_key"))
-        where = Listening(
-            settings.host,
-            settings.port or None,
-            settings.tls_port or None,
-            certificate,
-            key,
-            metrics.called,
-            self._shared,
-        )
+        ports, tls = (settings.port or None, settings.tls_port or None), (certificate, key)
+        where = Listening(settings.host, *ports, *tls, MOST_CONNECTIONS, metrics.called, self._shared)
         server, self.port, self.tls_port = await started(service, where, int(settings.max_body))
         self._open.push_async_callback(server.stop, _DRAIN_SECONDS)
         self._open.callback(streams.end_all)

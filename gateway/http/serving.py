@@ -15,8 +15,8 @@ from checkback.answering.listening import listening_socket
 
 _STOP_SECONDS = 3
 _HEAD_SECONDS = 10.0
-_MOST_CONNECTIONS = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1_024) // 3
-"""Of each of two ports: a process without files could not answer its probes."""
+MOST_CONNECTIONS = min(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1_024) // 5, 3_000)
+"""Of each of four ports: a process without files could not answer its probes."""
 _LOG_SECONDS = 60.0
 _LOGGER = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class _Prompt(BoundedConnection):
         self._seen: object = None
         self._looking = self.loop.call_later(_HEAD_SECONDS, self._look)
         self.since = self.loop.time()
-        if len(self.connections) > _MOST_CONNECTIONS:
+        if len(self.connections) > MOST_CONNECTIONS:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -59,9 +59,9 @@ class _Prompt(BoundedConnection):
         if self.loop.time() - _Prompt._log_at >= _LOG_SECONDS:
             _Prompt._log_at = self.loop.time()
             _LOGGER.warning(
-                "More than %d connections are open at an HTTP port, a third of this process's files (ulimit -n): each "
+                "More than %d connections are open at an HTTP port, a fifth of this process's files (ulimit -n): each "
                 "further one ends the one that has waited longest for its client.",
-                _MOST_CONNECTIONS,
+                MOST_CONNECTIONS,
             )
 
     def _look(self) -> None:

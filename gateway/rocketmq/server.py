@@ -1,8 +1,10 @@
 """The gRPC server: calls that are there, and those that are not, by the names in RocketMQ's interface."""
 
+import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -22,7 +24,16 @@ _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _BESIDE_BODY_BYTES = 1 << 20
 _SHORT_BYTES = 64 << 10
 """Of a call, or a command, without messages."""
+_END = grpc.aio.EOF  # type: ignore[attr-defined]  # grpc-stubs do not have it
+_WAITING_BYTES = 16 << 10
+"""What a call counts for until it is received: gRPC keeps up to 64 KiB of each."""
+_UNFINISHED_BYTES = 40 << 20
+"""Of messages of an account that are received at the same time: gRPC keeps up to a whole message of each."""
+_UNFINISHED_SECONDS = 10.0
 _OPTIONS = (
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),  # without any call
+    ("grpc.http2.bdp_probe", 0),  # it opens the windows of all streams, whether they are read or not
     # a client whose machine is gone is not asked for long
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -39,6 +50,16 @@ Called = Callable[[str, str, int, float], None]
 """Told of each call: protocol, call, code, seconds."""
 
 
+class _Receiving:
+    """Messages of an account that gRPC may hold a part of, while it waits for their end."""
+
+    def __init__(self, most_bytes: int) -> None:
+        most = max(1, _UNFINISHED_BYTES // most_bytes)
+        self.requests = asyncio.Semaphore(most)
+        self.first_commands = asyncio.Semaphore(most)
+        self.further_commands = asyncio.Semaphore(2 * most)
+
+
 class Listening(NamedTuple):
     """Where it listens."""
 
@@ -50,6 +71,8 @@ class Listening(NamedTuple):
     certificate: bytes = b""
     """With its key: PEM."""
     key: bytes = b""
+    connections: int = 1_000
+    """At most, at each port: a process without files could not answer its probes."""
     called: Called = lambda *_: None
     shared: bool = False
     """Whether several processes listen at the same port."""
@@ -61,9 +84,15 @@ async def started(service: MessagingService, where: Listening, most_bytes: int) 
     Raises:
         OSError: a port cannot be had.
     """
-    limits = (("grpc.max_receive_message_length", most_bytes + _BESIDE_BODY_BYTES), ("grpc.so_reuseport", where.shared))
+    most_bytes += _BESIDE_BODY_BYTES
+    limits = (
+        ("grpc.max_receive_message_length", most_bytes),
+        ("grpc.max_allowed_incoming_connections", where.connections),
+        ("grpc.so_reuseport", where.shared),
+    )
     server = grpc.aio.server(options=(*_OPTIONS, *limits))
-    handlers = {method.name: _handler(method, service, where.called) for method in _SERVICE.methods}
+    receiving = defaultdict[str, _Receiving](lambda: _Receiving(most_bytes))
+    handlers = {method.name: _handler(method, service, where.called, receiving) for method in _SERVICE.methods}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
     port = tls_port = 0
     if where.port is not None:
@@ -83,38 +112,63 @@ def _bound(add: Any, host: str, port: int, *credentials: Any) -> int:
         raise OSError(f"{address} cannot be listened at: {error}") from None
 
 
-def _handler(method: MethodDescriptor, service: MessagingService, called: Called) -> Any:
-    """Of one call; RocketMQ's own status for those that a gateway does not have."""
+def _handler(
+    method: MethodDescriptor, service: MessagingService, called: Called, receiving: Mapping[str, _Receiving]
+) -> Any:
+    """Of one call; RocketMQ's own status for those that a gateway does not have.
+
+    All of them take streams, for gRPC to keep no request of a client that has not shown who it is.
+    """
     request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
     codec: dict[str, Any] = {"response_serializer": response.SerializeToString}  # requests are counted first
     act = getattr(service, _in_small_letters(method.name), None)
     if method.client_streaming:
 
-        async def both(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            commands = _commands(requests, request)
-            async for one in act(commands, metadata_of(context)):  # type: ignore[misc]  # telemetry, and no other
-                yield one
+        async def both(_: Any, context: Any) -> AsyncIterator[Any]:
+            metadata = metadata_of(context)
+            try:
+                commands = _commands(context, request, receiving[service.account_of(metadata)])
+                async for answer in act(commands, metadata):  # type: ignore[misc]  # telemetry, and no other
+                    yield answer
+            except GatewayError as error:
+                yield response(status=status_of(error))
 
         return grpc.stream_stream_rpc_method_handler(both, **codec)
     if act is None:
         return _absent(method, response, codec)
 
-    async def one(raw: bytes, context: Any) -> Any:
+    async def one(_: Any, context: Any) -> Any:
         began = perf_counter()
         try:
             metadata = metadata_of(context)
-            with service.in_flight(metadata) as take:
-                take(len(raw))
-                said = await act(await _converted(request, raw), metadata)
+            account = service.account_of(metadata)
+            with service.in_flight.of(account) as take:
+                raw = await _received(context, receiving[account], take)
+                answer = await act(await _converted(request, raw), metadata)
         except GatewayError as error:
-            said = response(status=status_of(error))
+            answer = response(status=status_of(error))
         except Exception:
             _LOGGER.exception("%s failed", method.name)
             raise
-        called("grpc", method.name, said.status.code, perf_counter() - began)
-        return said
+        called("grpc", method.name, answer.status.code, perf_counter() - began)
+        return answer
 
-    return grpc.unary_unary_rpc_method_handler(one, **codec)
+    return grpc.stream_unary_rpc_method_handler(one, **codec)
+
+
+async def _received(context: Any, receiving: _Receiving, take: Callable[[int], None]) -> bytes:
+    take(_WAITING_BYTES)
+    async with receiving.requests:
+        try:
+            async with asyncio.timeout(_UNFINISHED_SECONDS):
+                raw = await context.read()
+        except TimeoutError:
+            problem = f"The request did not come to its end within {_UNFINISHED_SECONDS:g} s."
+            raise GatewayError(RefusalReason.REQUEST, problem) from None
+    if raw is _END:
+        raise GatewayError(RefusalReason.REQUEST, "The call has no request.")
+    take(len(raw) - _WAITING_BYTES)
+    return bytes(raw)
 
 
 async def _converted(request: Any, raw: bytes) -> Any:
@@ -126,12 +180,32 @@ async def _converted(request: Any, raw: bytes) -> Any:
         raise GatewayError(RefusalReason.REQUEST, f"The request is not in the form of its protocol: {error}.") from None
 
 
-async def _commands(requests: AsyncIterator[bytes], request: Any) -> AsyncIterator[Any]:
-    """Up to one that is longer than what clients send of themselves."""
-    async for raw in requests:
-        if len(raw) > _SHORT_BYTES:
+async def _commands(context: Any, request: Any, receiving: _Receiving) -> AsyncIterator[Any]:
+    """Commands up to one that is longer than what clients send of themselves.
+
+    Of most streams of a large account it reads the first one alone: what else clients send, they repeat in calls.
+    """
+    reading: asyncio.Future[Any] | None = None
+    try:
+        async with receiving.first_commands:
+            reading = asyncio.ensure_future(context.read())
+            await asyncio.wait((reading,), timeout=_UNFINISHED_SECONDS)
+        if receiving.further_commands.locked():
+            if reading.done() and _is_command(await reading):
+                yield request.FromString(await reading)
+                await asyncio.Event().wait()  # until the stream ends
             return
-        yield request.FromString(raw)
+        async with receiving.further_commands:
+            while _is_command(await reading):  # Python's client may send its first one after minutes
+                yield request.FromString(await reading)
+                reading = asyncio.ensure_future(context.read())
+    finally:
+        if reading is not None:
+            reading.cancel()
+
+
+def _is_command(raw: Any) -> bool:
+    return raw is not _END and len(raw) <= _SHORT_BYTES
 
 
 def _absent(method: MethodDescriptor, response: Any, codec: dict[str, Any]) -> Any:
@@ -147,15 +221,15 @@ def _absent(method: MethodDescriptor, response: Any, codec: dict[str, Any]) -> A
             _LOGGER.warning("A client calls %s, which a gateway does not have: it is told so.", method.name)
         return response(status=status_of(refusal))
 
-    async def unary(_request: Any, _context: Any) -> Any:
+    async def unary(_requests: Any, _context: Any) -> Any:
         return answer()
 
-    async def stream(_request: Any, _context: Any) -> AsyncIterator[Any]:
+    async def stream(_requests: Any, _context: Any) -> AsyncIterator[Any]:
         yield answer()
 
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(stream, **codec)
-    return grpc.unary_unary_rpc_method_handler(unary, **codec)
+        return grpc.stream_stream_rpc_method_handler(stream, **codec)
+    return grpc.stream_unary_rpc_method_handler(unary, **codec)
 
 
 def metadata_of(context: Any) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
@@ -12,6 +11,7 @@ from access.credentials import Caller
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from gateway.accounts import Accounts
+from gateway.load import BytesInFlight
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.messages import Incoming, incoming, topic_of
 from gateway.rocketmq.streams import ClientStream, ClientStreams
@@ -32,6 +32,8 @@ _MOST_UNPACKED = 2
 """Times ``most_bytes``, of one call."""
 _MOST_MESSAGES = 64
 """In one request: RocketMQ's own clients send few."""
+_STREAM_BYTES = 64 << 10
+"""What gRPC keeps of a stream that is not read."""
 _MOST_TOPICS = 100
 """Of a client's settings: for others it asks routes, or sends to them."""
 _MOST_CLIENT_ID = 255
@@ -75,9 +77,14 @@ class MessagingService:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def in_flight(self, metadata: Mapping[str, str]) -> AbstractContextManager[Callable[[int], None]]:
-        """See :meth:`~gateway.accounts.BytesInFlight.of`; raises GatewayError if the headers do not show who calls."""
-        return self._parts.accounts.in_flight.of(self._call(metadata).caller.account)
+    @property
+    def in_flight(self) -> BytesInFlight:
+        """Of the requests of all calls."""
+        return self._parts.accounts.in_flight
+
+    def account_of(self, metadata: Mapping[str, str]) -> str:
+        """The account that calls. Raises GatewayError if the headers do not show which it is."""
+        return self._call(metadata).caller.account
 
     async def query_route(self, request: calls.QueryRouteRequest, metadata: Mapping[str, str]) -> Any:
         """Where to send to a topic: here."""
@@ -166,21 +173,23 @@ class MessagingService:
     async def telemetry(
         self, requests: AsyncIterator[calls.TelemetryCommand], metadata: Mapping[str, str]
     ) -> AsyncIterator[calls.TelemetryCommand]:
-        """The stream on which a client says what it is, and is asked about its transactions."""
-        try:
-            call = self._call(metadata)
-        except GatewayError as error:
-            yield calls.TelemetryCommand(status=status_of(error))
-            return
+        """The stream on which a client says what it is, and is asked about its transactions.
+
+        Raises:
+            GatewayError: the headers do not show who calls, or its account has too many streams.
+        """
+        call = self._call(metadata)
         stream = ClientStream(call.client_id, call.caller, self._parts.seal)
-        self._parts.streams.open(stream)
-        reading = asyncio.ensure_future(self._read(stream, call, requests))
-        try:
-            while (command := await stream.next()) is not None:
-                yield command
-        finally:
-            self._parts.streams.close(stream)
-            reading.cancel()
+        with self._parts.accounts.streams.of(call.caller.account) as take:
+            take(_STREAM_BYTES)
+            self._parts.streams.open(stream)
+            reading = asyncio.ensure_future(self._read(stream, call, requests))
+            try:
+                while (command := await stream.next()) is not None:
+                    yield command
+            finally:
+                self._parts.streams.close(stream)
+                reading.cancel()
 
     async def _read(self, stream: ClientStream, call: Call, requests: AsyncIterator[calls.TelemetryCommand]) -> None:
         try:

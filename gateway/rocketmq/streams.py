@@ -16,6 +16,8 @@ from gateway.rocketmq.v2.service_pb2 import TelemetryCommand
 _LOGGER = logging.getLogger(__name__)
 _MOST_CLIENTS = 5_000
 """Of one account: a further one takes the place of the one that was silent for longest."""
+_MOST_STREAMS = 4
+"""Of one client: one for each spelling of the address, and some that it has given up. Further ones end the oldest."""
 _MOST_GROUPS = 1_000
 """Of one client."""
 _MOST_OF_ACCOUNT = 10_000
@@ -161,7 +163,10 @@ class ClientStreams:
 
     def open(self, stream: ClientStream) -> None:
         """A client has opened a stream."""
-        self._streams.setdefault(stream.name, {})[stream] = None
+        streams = self._streams.setdefault(stream.name, {})
+        streams[stream] = None
+        for older in list(streams)[:-_MOST_STREAMS]:
+            older.end()
         self._join(stream, self._groups_of(stream))
 
     def close(self, stream: ClientStream) -> None:

@@ -20,7 +20,7 @@ def test_idle_connections_leave_files_for_probes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """2,000 connections used up the files of a process, which logged nothing."""
-    monkeypatch.setattr(serving, "_MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 10)
 
     async def run() -> None:
         server = HttpServer(live, "127.0.0.1", 0)

@@ -83,8 +83,8 @@ def half(body: bytes = b"body", message_id: str = "M1", topic: v2.Resource = TOP
 class Serving:
     """What is there while it serves."""
 
-    def __init__(self, scene: Scene, streams: ClientStreams, port: int) -> None:
-        self.scene, self.streams = scene, streams
+    def __init__(self, scene: Scene, service: MessagingService, streams: ClientStreams, port: int) -> None:
+        self.scene, self.service, self.streams, self.port = scene, service, streams, port
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
 
     def caller(self, client_id: str = "client-1", key: str = "", secret: str = "") -> Caller:
@@ -92,15 +92,16 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(scene: Scene, groups: dict[str, str] | None = None) -> AsyncIterator[Serving]:
+async def serving(scene: Scene, groups: dict[str, str] | None = None, connections: int = 100) -> AsyncIterator[Serving]:
     streams = ClientStreams(scene.asking, scene.accounts.may_act)
 
     def seal(check: CheckRequest) -> str:
         return scene.seal.seal(Ticket.of_check(check))
 
     parts = Parts(scene.transactions, scene.accounts, scene.log, streams, seal, groups or {}, 4 << 20)
-    server, port, _ = await started(MessagingService(parts), Listening("127.0.0.1", 0), 4 << 20)
-    made = Serving(scene, streams, port)
+    service = MessagingService(parts)
+    server, port, _ = await started(service, Listening("127.0.0.1", 0, connections=connections), 4 << 20)
+    made = Serving(scene, service, streams, port)
     try:
         yield made
     finally:

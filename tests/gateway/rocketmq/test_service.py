@@ -282,9 +282,9 @@ def test_a_call_without_messages_is_short() -> None:
 
 def test_an_account_holds_no_more_bytes_than_it_leaves_free() -> None:
     async def act(there: Serving) -> None:
-        there.scene.accounts.in_flight = BytesInFlight(1_000)
-        assert (await there.caller().send(half(b"b" * 600))).status.code == v2.TOO_MANY_REQUESTS
-        assert (await there.caller().send(half(b"b" * 200))).status.code == v2.OK
+        there.scene.accounts.in_flight = BytesInFlight(100_000)
+        assert (await there.caller().send(half(b"b" * 60_000))).status.code == v2.TOO_MANY_REQUESTS
+        assert (await there.caller().send(half(b"b" * 20_000))).status.code == v2.OK
 
     run(act)
 
