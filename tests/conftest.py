@@ -1,7 +1,9 @@
 """One broker and one Spark session for the whole run; fresh topics for each test."""
 
+import atexit
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +31,7 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # pytest has its own; this is for the programs that tests start
 
+_STATUS = pytest.StashKey[int]()
 _SERVICES = frozenset({"broker", "proxied_broker", "spark", "database", "postgres"})
 
 
@@ -37,6 +40,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _SERVICES & set(getattr(item, "fixturenames", ())) or hasattr(getattr(item, "module", None), "LocalKafka"):
             item.add_marker("service")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the status for the end."""
+    session.config.stash[_STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End without the clean-up of librdkafka's OpenSSL: it crashes if a thread that has used it ends at that moment."""
+    if _STATUS in config.stash:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash[_STATUS])
 
 
 @pytest.fixture(scope="session", autouse=True)

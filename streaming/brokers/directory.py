@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import NO_TOPIC
+from checkback.kafka.librdkafka.errors import NO_TOPIC, result_of
 from checkback.kafka.librdkafka.library import AdminClient, ConfigResource, KafkaError, KafkaException, ResourceType
 from streaming.brokers.retrying import retrying, retrying_until
 
@@ -77,7 +77,7 @@ class Brokers:
         whom = {"broker": self._alive} if self._alive >= 0 else {}
         for resource, answer in self._admin.describe_configs(asked, request_timeout=_CALL_SECONDS, **whom).items():
             try:
-                found[resource.name] = int(answer.result()["min.insync.replicas"].value)
+                found[resource.name] = int(result_of(answer)["min.insync.replicas"].value)
             except (KafkaException, KeyError, TypeError, ValueError):
                 continue
         return found

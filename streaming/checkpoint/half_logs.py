@@ -16,7 +16,7 @@ from typing import Any
 from pyspark import SparkContext, TaskContext
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import NOT_ALLOWED
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, result_of
 from checkback.kafka.librdkafka.library import AdminClient, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from checkback.wire.protocol import Topics
 from state import ANYWHERE, Reach
@@ -104,7 +104,7 @@ class HalfLogs:
         asked = {TopicPartition(topic, number): latest for number in partitions if number in described.partitions}
         for partition, answer in self._admin.list_offsets(asked, request_timeout=_CALL_SECONDS).items():
             try:
-                ends[str(partition.partition)] = int(answer.result().offset)
+                ends[str(partition.partition)] = int(result_of(answer).offset)
             except KafkaException as error:
                 raise _passing(error.args[0]) from error
         return ends

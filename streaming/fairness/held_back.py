@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from checkback.kafka import kafka_python, librdkafka
 from checkback.kafka.kafka_python.library import KafkaAdminClient
 from checkback.kafka.kafka_python.library import TopicPartition as Partition
+from checkback.kafka.librdkafka.errors import result_of
 from checkback.kafka.librdkafka.library import (
     AdminClient,
     IsolationLevel,
@@ -215,7 +216,7 @@ def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[PartitionId, Pa
 def _places(admin: AdminClient, topics: list[str]) -> list[PartitionId]:
     asked = admin.describe_topics(TopicCollection(topics), request_timeout=_CALL_SECONDS)
     return [
-        PartitionId(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions
+        PartitionId(name, partition.id) for name, answer in asked.items() for partition in result_of(answer).partitions
     ]
 
 
@@ -227,7 +228,7 @@ def _offsets(
     asked = admin.list_offsets(latest, isolation_level=isolation, request_timeout=_CALL_SECONDS)
     for place, answer in asked.items():
         with contextlib.suppress(KafkaException):
-            found[PartitionId(place.topic, place.partition)] = answer.result().offset
+            found[PartitionId(place.topic, place.partition)] = result_of(answer).offset
     return found
 
 

@@ -107,6 +107,10 @@ class KafkaTransaction:
         """Whether :meth:`begin` will raise SpentEpochError."""
         return self._kafka.spent
 
+    def take_log(self) -> None:
+        """See :meth:`checkback.kafka.librdkafka.transactional.Transactional.take_log`."""
+        self._kafka.take_log()
+
     def begin(self, rules: KnownLimits, dated_ms: int = 0) -> None:
         """Begin, knowing what topics refuse; records are dated ``dated_ms`` (0: by this machine's clock)."""
         self._dated_ms = dated_ms

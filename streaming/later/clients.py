@@ -10,7 +10,7 @@ from checkback.kafka.bounded_calls import within
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
-from checkback.kafka.librdkafka.errors import is_truncation
+from checkback.kafka.librdkafka.errors import is_truncation, result_of
 from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import (
@@ -113,6 +113,7 @@ class LaterClients:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(TimeoutError):
             within(_CALL_SECONDS, self._consumer.close)
+        self.__dict__.clear()  # the frames of an error may keep this object, not its clients
 
     @property
     def half_partitions(self) -> int:
@@ -159,6 +160,7 @@ class LaterClients:
         """
         if self._transaction.spent:
             raise SpentEpochError(f"A connection to Kafka failed while {self._name} was being moved.")
+        self._transaction.take_log()
         found: list[Retry] = []
         size = 0
         until = monotonic() + _WAIT_SECONDS
@@ -224,7 +226,7 @@ class LaterClients:
         firsts = [asked_bounds(self._consumer, place, _CALL_SECONDS).first for place in places]
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
         asked = self._admin.list_offsets(dict.fromkeys(places, latest), request_timeout=_CALL_SECONDS)
-        ends = {place.partition: int(answer.result().offset) for place, answer in asked.items()}
+        ends = {place.partition: int(result_of(answer).offset) for place, answer in asked.items()}
         return [Bounds(first, ends[place.partition]) for first, place in zip(firsts, places, strict=True)]
 
     def _new_transaction(self) -> KafkaTransaction:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import is_truncation
+from checkback.kafka.librdkafka.errors import is_truncation, result_of
 from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.library import (
     AdminClient,
@@ -139,7 +139,7 @@ class JobGroup:
         answers = self._admin.list_offsets(
             {TopicPartition(*place): latest for place in places}, request_timeout=_ASK_SECONDS
         )
-        ends = {(place.topic, place.partition): answer.result() for place, answer in answers.items()}
+        ends = {(place.topic, place.partition): result_of(answer) for place, answer in answers.items()}
         return {
             place: end.leader_epoch
             for place, end in ends.items()

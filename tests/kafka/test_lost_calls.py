@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.kafka.librdkafka import transactional
+from checkback.kafka.librdkafka.errors import result_of
+from checkback.kafka.librdkafka.library import AdminClient, NewTopic
 from checkback.kafka.librdkafka.transactional import Transactional
 
 OFFSETS = [TopicPartition("cb.progress", 0, 7)]
@@ -72,6 +74,32 @@ def test_what_kafka_says_is_raised_and_keeps_no_client() -> None:
         for thread in threading.enumerate():
             if thread.name == "checkback-call":
                 thread.join(60)
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+class Asking:
+    """Asks for two topics, of no Kafka; what it asks is in its frame, as the answers are."""
+
+    def __init__(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+
+    def ask(self) -> None:
+        topics = [NewTopic("orders", 1, 1), NewTopic("invoices", 1, 1)]
+        for answer in self.admin.create_topics(topics, request_timeout=0.1).values():
+            result_of(answer)
+
+
+def test_an_answer_that_is_an_error_keeps_no_client() -> None:
+    asking = Asking()
+    kept = weakref.ref(asking)
+    gc.disable()
+    try:
+        with pytest.raises(KafkaException) as raised:
+            asking.ask()
+        assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+        del raised, asking
         assert kept() is None
     finally:
         gc.enable()

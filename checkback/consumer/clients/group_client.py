@@ -32,7 +32,7 @@ from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.connection_log import ConnectionLog
-from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code, is_fatal, result_of
 from checkback.kafka.librdkafka.group_members import members_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
 from checkback.kafka.librdkafka.library import (
@@ -285,7 +285,7 @@ class GroupClient:
         with explained():
             for name, answer in admin.create_topics(wanted, operation_timeout=_ANSWER_SECONDS).items():
                 try:
-                    answer.result()
+                    result_of(answer)
                     made.append(name)
                 except KafkaException as error:
                     if error_code(error) in NOT_ALLOWED:

@@ -4,11 +4,14 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
+from copy import copy
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 """Nothing was heard of it in time."""
@@ -107,6 +110,18 @@ def is_spent(error: KafkaError) -> bool:
     (OUT_OF_ORDER_SEQUENCE_NUMBER): an unclean restart, a log that was cut short.
     """
     return is_fatal(error) or error.code() in TIMED_OUT
+
+
+def result_of(answer: "Future[T]") -> T:
+    """The answer to a request of an ``AdminClient``.
+
+    Raises:
+        KafkaException: a copy of the answer's, which would be in a circle with the frames that it passes.
+    """
+    error = answer.exception()
+    if error is not None:
+        raise copy(error)
+    return answer.result()
 
 
 def serve(call: Callable[[float], int], seconds: float) -> int:

@@ -20,6 +20,7 @@ from checkback.kafka.librdkafka.errors import (
     TIMED_OUT,
     error_code,
     is_fatal,
+    result_of,
 )
 from checkback.kafka.librdkafka.topics import of_controller
 from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError, Transactional, transactional_settings
@@ -266,7 +267,7 @@ def _told(admin: AdminClient, topics: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, answer in answers.items():
         try:
-            said = answer.result()
+            said = result_of(answer)
         except KafkaException as error:
             if error_code(error) in NO_TOPIC | NOT_ALLOWED:
                 found[name] = 0

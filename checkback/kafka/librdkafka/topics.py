@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from checkback.kafka.librdkafka.errors import NO_TOPIC, TIMED_OUT, error_code
+from checkback.kafka.librdkafka.errors import NO_TOPIC, TIMED_OUT, error_code, result_of
 
 _CALL_SECONDS = 5.0
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def _described(admin: AdminClient, topics: list[str]) -> dict[str, TopicDescript
     found = {}
     for name, answer in asked.items():
         try:
-            topic = answer.result()
+            topic = result_of(answer)
             given = str(topic.topic_id)
             found[name] = TopicDescription("" if given == _NO_ID else given, len(topic.partitions))
         except KafkaException as error:

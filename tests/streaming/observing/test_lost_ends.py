@@ -157,7 +157,7 @@ class Leaders:
 
     def list_offsets(self, places: dict[TopicPartition, object], request_timeout: float) -> dict[TopicPartition, Any]:
         end = SimpleNamespace(offset=self.answer[0], leader_epoch=self.answer[1])
-        return {place: SimpleNamespace(result=lambda: end) for place in places}
+        return {place: SimpleNamespace(exception=lambda: None, result=lambda: end) for place in places}
 
 
 @pytest.fixture
