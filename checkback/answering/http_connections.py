@@ -1,9 +1,32 @@
-"""Connections of our own HTTP servers: strict framing, and a bound on the work that one of them can cause."""
+"""Our own HTTP servers: strict framing, bounds of connections, and probes that are answered without free files."""
 
+import asyncio
+import contextlib
+import errno
+import logging
+import math
+import os
+import socket
+from collections.abc import Iterator
+from functools import partial
+from time import monotonic
 from typing import Any
 
+import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, h11  # type: ignore[attr-defined]  # its own, without an export
 
+_LOGGER = logging.getLogger(__name__)
+_LOG_SECONDS = 60.0
+_warned_at: dict[str, float] = {}
+_OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_ACCEPTED_AT_ONCE = 50
+_HANDSHAKE_SECONDS = 10.0
+_PROBES = frozenset({"/healthz", "/live", "/ready", "/metrics"})
+_SPARE_FILES = 16
+_SPARE_SECONDS = 2.0
+"""For a request on one of them, and for its answer."""
 _SMALL_CHUNKS = 500
 _CHUNK_BYTES = 128
 """Of further chunks on average. A read of 256 KiB has 43,000 chunks of one byte, and parsing them took 2 s."""
@@ -41,11 +64,59 @@ class _Framing(h11.Connection):
 
 
 class BoundedConnection(H11Protocol):
-    """Ends when a client sends a body in many tiny chunks."""
+    """One of a bounded number. It ends when a client sends a body in many tiny chunks, or keeps the server waiting."""
+
+    most = 1_000
+    """Open at once. One more ends the one that has waited longest for its client: for a request, for the rest of one,
+    or to read the answer. If there is none, only probes are answered on it."""
+    of_address = most
+    """Likewise of one address."""
+    for_probes = 20
+    """Connections above all of these, on which only probes are answered."""
+    idle_seconds = 30.0
+    """A client that is waited for so long, and as long again while it sends a request, is not waited for any more."""
+    spare = False
+    """Whether it has one of the server's spare files."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.conn = _Framing()
+        self.answered = 0.0
+        self._seen: object = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP's
+        """See :class:`asyncio.Protocol`."""
+        super().connection_made(transport)
+        self.answered = self.loop.time()
+        self._timer = self.loop.call_later(_SPARE_SECONDS if self.spare else self.idle_seconds, self._look)
+        if self.spare or len(self.connections) > min(self.most, self.of_address):
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Called by uvicorn."""
+        self.answered = self.loop.time()
+        super().on_response_complete()
+        if self.spare:
+            self.transport.close()
+
+    @property
+    def asked(self) -> bool:
+        """Whether an answer is under way, and the client is not waited for."""
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            return False
+        return not self.transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """End it at once."""
+        self.connections.discard(self)
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or end the connection if an answer has begun."""
@@ -53,3 +124,122 @@ class BoundedConnection(H11Protocol):
             self.transport.abort()
         else:
             super().send_400_response(msg)
+
+    def _make_room(self) -> None:
+        ours = [other for other in self.connections if isinstance(other, BoundedConnection)]
+        address = self.client and self.client[0]
+        crowd = [other for other in ours if (other.client and other.client[0]) == address]
+        if self.spare or len(crowd) <= self.of_address:
+            crowd = ours if self.spare or len(ours) > self.most else []
+        waiting = [other for other in crowd if other is not self and not other.asked]
+        if waiting:
+            min(waiting, key=lambda other: other.answered).abort()
+        elif len(ours) > self.most + self.for_probes:
+            self.abort()
+        if self.spare or (crowd and not waiting):
+            self.app = partial(_probes_alone, self.app)
+        if len(ours) > self.most:
+            _warn_seldom(
+                "More than %d connections are open at an HTTP port: each further one ends an idle one.", self.most
+            )
+
+    def _look(self) -> None:
+        if not self.asked and self.cycle is self._seen:
+            self.abort()
+            return
+        self._seen = self.cycle
+        self._timer = self.loop.call_later(self.idle_seconds, self._look)
+
+
+async def _probes_alone(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    busy = PlainTextResponse("Too many requests are being answered: try again later.\n", 503, {"connection": "close"})
+    await (app if scope["path"] in _PROBES else busy)(scope, receive, send)
+
+
+class BoundedServer(uvicorn.Server):
+    """Accepts connections by itself: uvloop drops those for which there is no file, and asyncio waits for a second.
+
+    It keeps some files, and answers probes with them when the process has no others. Signals are the process's own.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take none."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn."""
+        await super().startup([])
+        self._spare = list[int]()
+        self._arriving = set[asyncio.Task[None]]()
+        self._paused = {*(sockets or [])}
+        for listening in self._paused:
+            listening.settimeout(0)
+            listening.listen(self.config.backlog)
+        await self.on_tick(1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn."""
+        for listening in sockets or []:
+            asyncio.get_running_loop().remove_reader(listening)
+        await super().shutdown(sockets)
+        while self._spare:
+            os.close(self._spare.pop())
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn ten times a second."""
+        with contextlib.suppress(OSError):  # there is no file, or no further one
+            while len(self._spare) < _SPARE_FILES:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY))
+        while self._paused:
+            listening = self._paused.pop()
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+        return await super().on_tick(counter)
+
+    def _accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):  # no further one waits
+            for _ in range(_ACCEPTED_AT_ONCE):
+                self._accept_next(listening)
+
+    def _accept_next(self, listening: socket.socket) -> None:
+        spare = len(self._spare) < _SPARE_FILES  # a file that is free again is one of these
+        try:
+            connection, _ = listening.accept()
+        except OSError as error:
+            if error.errno not in _OUT_OF_FILES:
+                raise BlockingIOError from error  # its client is gone
+            _warn_seldom("This process is out of files (ulimit -n): its HTTP ports answer nothing but probes.")
+            if not self._spare:
+                asyncio.get_running_loop().remove_reader(listening)
+                self._paused.add(listening)
+                raise BlockingIOError from error
+            os.close(self._spare.pop())
+            spare = True
+            connection, _ = listening.accept()
+        connection.settimeout(0)
+        protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]  # see uvicorn's own startup
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        protocol.spare = spare
+        arriving = asyncio.ensure_future(self._arrive(protocol, connection))
+        self._arriving.add(arriving)
+        arriving.add_done_callback(self._arriving.discard)
+
+    async def _arrive(self, protocol: BoundedConnection, connection: socket.socket) -> None:
+        """Hand a connection to its protocol, after a TLS handshake if there is one."""
+        if len(self._arriving) > protocol.most:
+            connection.close()
+            return
+        loop, ssl = asyncio.get_running_loop(), self.config.ssl
+        with contextlib.suppress(OSError):  # its client is gone, or does not speak TLS
+            await loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=ssl, ssl_handshake_timeout=_HANDSHAKE_SECONDS if ssl else None
+            )
+
+
+def _warn_seldom(line: str, *given: object) -> None:
+    """Log a warning, unless the same one was logged within a minute."""
+    now = monotonic()
+    if now - _warned_at.get(line, -math.inf) >= _LOG_SECONDS:
+        _warned_at[line] = now
+        _LOGGER.warning(line, *given)

@@ -20,7 +20,7 @@ def test_idle_connections_leave_files_for_probes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """2,000 connections used up the files of a process, which logged nothing."""
-    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(serving._GatewayConnection, "most", 10)
 
     async def run() -> None:
         server = HttpServer(live, "127.0.0.1", 0)
@@ -38,7 +38,7 @@ def test_idle_connections_leave_files_for_probes(
             writer.close()
         await server.stop()
 
-    with caplog.at_level(logging.WARNING, "gateway"):
+    with caplog.at_level(logging.WARNING, "checkback.answering"):
         asyncio.run(run())
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "gateway.http.serving"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("checkback.answering")]
     assert "10 connections" in line

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
@@ -262,7 +263,7 @@ def test_an_address_has_a_share_and_probes_are_answered_beyond_it() -> None:
 
 
 def test_who_asks_byte_by_byte_is_ended(server: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("status_page.http.server._IDLE_SECONDS", 0.5)
+    monkeypatch.setattr("status_page.http.server._Connection.idle_seconds", 0.5)
     server.start()
     with socket.create_connection(("127.0.0.1", server._http.port)) as slow:
         slow.settimeout(5)
@@ -288,3 +289,4 @@ def test_uvicorn_has_the_names_that_its_connections_are_bounded_by() -> None:
     for name in ("connections", "cycle", "loop", "transport", "on_response_complete", "response_complete"):
         assert f"self.{name}" in source, name
     assert {"connection_made", "connection_lost", "on_response_complete"} <= vars(h11_impl.H11Protocol).keys()
+    assert {"startup", "shutdown", "on_tick", "capture_signals"} <= vars(uvicorn.Server).keys()
