@@ -6,10 +6,11 @@ is asked is passed over at once, one that says nothing is waited for, and costs 
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple, Protocol, Self
 
+from access.credentials import Caller
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
@@ -19,6 +20,10 @@ PATIENCE_SECONDS = 2.0
 """Java's and Node's clients send nothing for *unknown*. Shorter than the check service's patience, ``ask_timeout``."""
 CLIENT_HEADER = "rmq-client"
 """Of a half message: the id of the client that sent it."""
+
+
+May = Callable[[Caller, str], bool]
+"""Whether somebody may answer for a producer group."""
 
 
 class Channel(Protocol):

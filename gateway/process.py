@@ -25,16 +25,14 @@ from checkback.wire.protocol import HalfPosition
 from conf import Settings
 from gateway.accounts import Accounts
 from gateway.asking import Asking
-from gateway.checking import Checking
+from gateway.checking import Checking, Twins
 from gateway.http.api import HttpApi, HttpParts
-from gateway.http.checks import PATH, checks_app
-from gateway.http.inner import inner_routes
+from gateway.http.inner import PATH, checks_app, inner_routes
 from gateway.http.polls import Polls
 from gateway.http.serving import MOST_CONNECTIONS, HttpServer
-from gateway.kafka.announcing import GroupAnnouncements
+from gateway.kafka.announcing import GroupAnnouncements, ProducersTopic
 from gateway.kafka.bodies import HalfBodies
 from gateway.kafka.places import KafkaPlaces
-from gateway.kafka.producers_topic import ProducersTopic
 from gateway.kafka.twin_halves import TwinHalves
 from gateway.kafka.writing import RecordWriter
 from gateway.metrics import GatewayMetrics
@@ -43,7 +41,6 @@ from gateway.rocketmq.service import MessagingService, Parts
 from gateway.rocketmq.streams import ClientStreams
 from gateway.tickets import Ticket, TicketSeal
 from gateway.transactions import GatewayTransactions
-from gateway.twins import Twins
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5.0

@@ -33,11 +33,11 @@ from checkback.wire.protocol import (
 )
 from gateway.accounts import Accounts
 from gateway.asking import Asking, ClientAnswer, Heard, Question
+from gateway.checking import NAMED
 from gateway.load import converted
 from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal
-from gateway.twins import NAMED
 
 T = TypeVar("T")
 Write = Callable[[OutgoingRecord], Awaitable[Appended]]
@@ -94,8 +94,7 @@ class GatewayTransactions:
         Raises:
             GatewayError: nothing was written; or, of refusal KAFKA, nobody knows.
         """
-        until = await self._refuse(sender, messages)
-        self._refuse_far(options.deliver_at_ms if options else None)
+        until = await self._refuse(sender, messages, options.deliver_at_ms if options else None)
         transaction_id = _id_of(sender, once)
 
         async def write() -> str:
@@ -124,28 +123,22 @@ class GatewayTransactions:
         written = self._write(record if signing is None else signed(record, signing))
         await self.in_time(asyncio.ensure_future(written))
 
-    async def send(self, sender: ActingAs, message: Message, once: str = "") -> str:
-        """Write a message without a transaction to its topic, at once; gives its id. Raises as :meth:`begin`."""
-        until = await self._refuse(sender, [message])
+    async def send(self, sender: ActingAs, message: Message, once: str = "", deliver_at_ms: int | None = None) -> str:
+        """Write a message without a transaction; gives its id.
+
+        It goes to its topic at once, or the job delivers it at a time, ms since 1970. Raises as :meth:`begin`.
+        """
+        until = await self._refuse(sender, [message], deliver_at_ms)
         name = _id_of(sender, once)
 
         async def write() -> str:
+            if deliver_at_ms is not None:
+                options = TransactionOptions(deliver_at_ms=deliver_at_ms)
+                await self._write_half(sender, name, [message], options, _decided_headers)
+                return name
             partition = ANY_PARTITION if message.partition is None else message.partition
             headers = [(ID, name.encode()), *message.headers]
             await self._write(OutgoingRecord(message.topic, partition, message.key, message.value, headers))
-            return name
-
-        return await self.in_time(self._sent.begun(name, write), until)
-
-    async def send_later(self, sender: ActingAs, message: Message, deliver_at_ms: int, once: str = "") -> str:
-        """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
-        until = await self._refuse(sender, [message])
-        self._refuse_far(deliver_at_ms)
-        name = _id_of(sender, once)
-        options = TransactionOptions(deliver_at_ms=deliver_at_ms)
-
-        async def write() -> str:
-            await self._write_half(sender, name, [message], options, _decided_headers)
             return name
 
         return await self.in_time(self._sent.begun(name, write), until)
@@ -164,7 +157,7 @@ class GatewayTransactions:
             raise GatewayError(RefusalReason.KAFKA, said)
         return work.result()
 
-    async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> float:
+    async def _refuse(self, sender: ActingAs, messages: Sequence[Message], deliver_at_ms: int | None) -> float:
         """Before anything is written; until which time of the loop the client waits."""
         until = asyncio.get_running_loop().time() + self.patience_seconds
         self._accounts.refuse_foreign(sender.caller, sender.group)
@@ -181,13 +174,11 @@ class GatewayTransactions:
                 refuse_too_large(message.value, message.key, message.headers)
             self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
             await self._places.look(message.topic)
-        return until
-
-    def _refuse_far(self, deliver_at_ms: int | None) -> None:
         if deliver_at_ms is not None and deliver_at_ms - self._accounts.clock_ms() > self.most_delay_ms:
             days = f"{self.most_delay_ms / 86_400_000:g} days"
             said = f"It is to be delivered in more than {days} (transactions.delay_max): the job would reject it."
             raise GatewayError(RefusalReason.DELIVERY_TIME, said)
+        return until
 
     async def _write_half(
         self,

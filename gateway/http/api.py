@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from hashlib import sha256
 from time import perf_counter
 from typing import Annotated, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -26,15 +27,14 @@ from checkback.wire.limits import MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES, 
 from checkback.wire.protocol import lawful_group
 from gateway.accounts import Accounts
 from gateway.http import problems
-from gateway.http.endpoints import EndpointBody, lawful_instance
 from gateway.http.inner import standing_routes
-from gateway.http.messages import EndBody, SendBody, TransactionBody, check_json
+from gateway.http.messages import EndBody, EndpointBody, SendBody, TransactionBody, check_json, lawful_instance
 from gateway.http.openapi import document
 from gateway.http.polls import MOST_CHECKS, MOST_WAIT_SECONDS, Polls
 from gateway.http.reading import body_of, read_counted, read_query
-from gateway.http.repeated import Repeated
-from gateway.kafka.producers_topic import ProducersTopic
+from gateway.kafka.announcing import ProducersTopic
 from gateway.load import converted
+from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.transactions import ActingAs, GatewayTransactions
 
@@ -49,6 +49,9 @@ _OTHER_PLACES = frozenset({".", ".."})
 """What a URL with it leads to; check services would ask there."""
 _GROUP = "/v1/groups/{group:path}"
 _OF_BROWSERS = frozenset({"origin", "sec-fetch-site"})
+
+_KEY_HEADER = "idempotency-key"
+_MOST_KEY_CHARACTERS = 255
 
 _Act = Callable[[Caller, Request], Awaitable[Response]]
 
@@ -84,7 +87,7 @@ class HttpApi:
 
     def __init__(self, parts: HttpParts) -> None:
         self._parts = parts
-        self._repeated = Repeated()
+        self._repeated = _Repeated()
         self._names = OwnNames()
 
     def app(self) -> Starlette:
@@ -135,10 +138,7 @@ class HttpApi:
         said = await read_counted(body, SendBody, _MOST_VALUES_OF_ONE)
         message = said.message.message(self._parts.most_bytes)
         once = await self._repeated.key_of(sender, request, body)
-        if said.deliver_at_ms is None:
-            name = await self._parts.transactions.send(sender, message, once)
-        else:
-            name = await self._parts.transactions.send_later(sender, message, said.deliver_at_ms, once)
+        name = await self._parts.transactions.send(sender, message, once, said.deliver_at_ms)
         return JSONResponse({"id": name}, 201)
 
     async def checks(self, caller: Caller, request: Request) -> Response:
@@ -254,3 +254,37 @@ async def _gone(receive: Receive) -> None:
 def _in_json(most_bytes: int) -> int:
     """So long a body may be, of a value with so many bytes in base64, with a key and headers beside it."""
     return most_bytes * 4 // 3 + 2 * (MAX_KEY_BYTES + MAX_HEADER_BYTES)
+
+
+class _Repeated:
+    """The Idempotency-Keys of the last minutes, as far as this process has seen them.
+
+    What is posted again under the same key is done once, and something else under it is refused.
+    """
+
+    def __init__(self) -> None:
+        self._first: Once[bytes] = Once()
+
+    async def key_of(self, sender: ActingAs, request: Request, body: bytes) -> str:
+        """The request's key; empty when it has none.
+
+        Raises:
+            GatewayError: the key is not one, or came with something else before.
+        """
+        key = request.headers.get(_KEY_HEADER)
+        if key is None:
+            return ""
+        if not 0 < len(key) <= _MOST_KEY_CHARACTERS:
+            raise GatewayError(RefusalReason.REQUEST, f"Idempotency-Key has 1 to {_MOST_KEY_CHARACTERS} characters.")
+        named = request.url.path.encode() + b"\0"
+        digest = await converted(len(body), lambda: sha256(named + body).digest())
+
+        async def this() -> bytes:
+            return digest
+
+        if await self._first.do(f"{sender.caller.account}\0{sender.group}\0{key}", this) != digest:
+            raise GatewayError(
+                RefusalReason.ONCE,
+                "Another request had this Idempotency-Key before: each message needs a new one.",
+            )
+        return key

@@ -1,11 +1,21 @@
-"""What a gateway says of itself: whether it lives, whether it is ready; at its inner port also its metrics."""
+"""What a gateway says of itself, and its inner port: metrics, and checks, for which the job's machine reaches it."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+
+from checkback.answering.check_requests import NobodyThereError, Trust, check_response
+from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
+from gateway.asking import ClientAnswer
+
+PATH = "/checks/"
+Answer = Callable[[CheckRequest], Awaitable[ClientAnswer | None]]
+"""What became of a transaction; None: nobody can say so now."""
 
 
 def standing_routes(ready: Callable[[], bool]) -> list[Route]:
@@ -27,3 +37,28 @@ def inner_routes(registry: CollectorRegistry, ready: Callable[[], bool]) -> list
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return [*standing_routes(ready), Route("/metrics", metrics)]
+
+
+def checks_app(answer_of: Answer, secrets: Callable[[str], Sequence[bytes]]) -> Starlette:
+    """Answers ``POST /checks/GROUP``. ``secrets`` of a group: ``checks.keys``."""
+    trust = Trust()
+
+    async def one(check: CheckRequest) -> dict[str, str]:
+        said = await answer_of(check)
+        if said is None:
+            raise NobodyThereError(f"No client of group {check.group} listens here, or its message cannot be read.")
+        return {"id": check.transaction_id, "state": said.state.value, "remark": said.remark[:REMARK_CHARACTERS]}
+
+    async def find(checks: list[CheckRequest], *, several: bool) -> list[dict[str, str]]:
+        found = await asyncio.gather(*map(one, checks), return_exceptions=True)
+        answers = [answer for answer in found if isinstance(answer, dict)]
+        wrong = next((error for error in found if isinstance(error, BaseException)), None)
+        if wrong is not None and not (answers and several and isinstance(wrong, NobodyThereError)):
+            raise wrong
+        return answers
+
+    async def answer(request: Request) -> Response:
+        group = request.path_params["group"]
+        return await check_response(request, group, secrets(group), find, trust)
+
+    return Starlette(routes=[Route(f"{PATH}{{group:path}}", answer, methods=["POST"])])

@@ -1,19 +1,23 @@
-"""How JSON spells messages and checks: text, or base64 where bytes are no text. No I/O."""
+"""How JSON spells messages, checks and endpoints: text, or base64 where bytes are no text. No I/O."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
-from checkback.wire.checks import CheckRequest
+from checkback.answering.advertising import refuse_unreachable
+from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.wire.checks import MAX_BATCH, Announcement, CheckRequest
 from checkback.wire.limits import MAX_HEADERS
 from checkback.wire.message_json import from_base64, to_base64
-from checkback.wire.protocol import MAX_COUNT_DIGITS, MAX_MS_DIGITS, Message, TransactionOptions
+from checkback.wire.protocol import MAX_COUNT_DIGITS, MAX_MS_DIGITS, Message, TransactionOptions, lawful_topic
 from gateway.refusals import GatewayError, RefusalReason
 
 MOST_MESSAGES = 10_000
 """Of one transaction."""
 _PAIR = 2
+_INSTANCE = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 HEADER_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -174,6 +178,49 @@ class EndBody(JsonBody):
 
     remark: str = ""
     """For people; 512 characters of it are kept."""
+
+
+def _topic(name: str) -> str:
+    try:
+        lawful_topic(name)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def _url(url: str) -> str:
+    try:
+        refuse_unreachable(url)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return url
+
+
+class EndpointBody(JsonBody):
+    """Where check services ask, as docs/protocol.md has it."""
+
+    url: Annotated[str, AfterValidator(_url)]
+    """http:// or https://"""
+    topics: Annotated[list[Annotated[str, AfterValidator(_topic)]], Field(min_length=1)] | None = None
+    """Real topics that it answers for; null: all."""
+    batch: Annotated[int, Field(ge=1, le=MAX_BATCH)] = 1
+    """So many checks it takes in one request."""
+
+    def announcement(self, group: str, instance: str, now_ms: int) -> Announcement:
+        """As a record of ``cb.producers`` says it."""
+        topics = None if self.topics is None else tuple(self.topics)
+        return Announcement(group, instance, self.url, now_ms, self.batch, topics)
+
+
+def lawful_instance(instance: str) -> str:
+    """The name of an endpoint within its group.
+
+    Raises:
+        GatewayError: it is not one.
+    """
+    if not _INSTANCE.fullmatch(instance):
+        raise GatewayError(RefusalReason.REQUEST, "An endpoint's name has 1 to 64 of a-z A-Z 0-9 . _ -")
+    return instance
 
 
 def check_json(check: CheckRequest, ticket: str) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from gateway.http.endpoints import EndpointBody
-from gateway.http.messages import HEADER_SCHEMA, EndBody, MessageBody, SendBody, TransactionBody
+from gateway.http.messages import HEADER_SCHEMA, EndBody, EndpointBody, MessageBody, SendBody, TransactionBody
 from gateway.http.polls import MOST_CHECKS, MOST_WAIT_SECONDS
 from gateway.http.problems import MEDIA_TYPE
 

@@ -7,7 +7,7 @@ from time import monotonic
 
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
-from gateway.asking import Asking, Question
+from gateway.asking import Asking, May, Question
 from gateway.refusals import GatewayError, RefusalReason
 
 MOST_WAIT_SECONDS = 60
@@ -17,9 +17,6 @@ KEPT_SECONDS = 10.0
 _MOST_CHANNELS = 10_000
 _MOST_OF_ACCOUNT = 1_000
 """Of these: who polls for groups without end takes nobody else's."""
-
-May = Callable[[Caller, str], bool]
-"""Whether somebody may answer for a producer group."""
 
 
 class PollChannel:

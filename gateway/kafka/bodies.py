@@ -6,20 +6,36 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from checkback.kafka.kafka_python.library import TopicPartition
+from checkback.kafka.kafka_python.library import AuthorizationError, TopicPartition
 from checkback.kafka.kafka_python.partition_reader import PartitionReader
 from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ID, MESSAGES, RESERVED_PREFIX
-from gateway.kafka.reading_rights import explained
+from checkback.wire.rights import not_allowed, read
 
+T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
 """With the client's own time it has to be less than the check service's patience, ``ask_timeout``."""
+
+
+async def in_time(thread: ReadingThread, look: Callable[[Any], T], failed: str, *topics: str) -> T | None:
+    """What ``look`` makes of the thread's consumer; None: that cannot be had in time, as the log then says.
+
+    ``topics`` are read.
+    """
+    try:
+        async with asyncio.timeout(_SECONDS):
+            return await thread.run(look)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the check comes again)
+        rights = [read(topic, "checks") for topic in topics]
+        refused = isinstance(error, AuthorizationError)
+        _LOGGER.warning("%s: %s", failed, not_allowed("the gateway", error, rights) if refused else repr(error))
+        return None
 
 
 class HalfBodies:
@@ -36,14 +52,8 @@ class HalfBodies:
         """
         if not check.left_out:
             return check
-        try:
-            async with asyncio.timeout(_SECONDS):
-                return await self._thread.run(partial(self._read, check))
-        except Exception as error:  # noqa: BLE001  (whatever it is: the transaction's id says which it is)
-            _LOGGER.warning(
-                "The half message at %s could not be read for a check: %s", check.half, explained(error, self._topic)
-            )
-            return None
+        failed = f"The half message at {check.half} could not be read for a check"
+        return await in_time(self._thread, partial(self._read, check), failed, self._topic)
 
     def close(self) -> None:
         """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from checkback.kafka.kafka_python.partition_reader import JUST_NOW_SECONDS, PartitionReader
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, ID
-from gateway.twins import NAMED
+from gateway.checking import NAMED
 
 _LOGGER = logging.getLogger(__name__)
 APART_MS = 60_000

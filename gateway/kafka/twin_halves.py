@@ -1,7 +1,5 @@
 """Finds half messages that have one id: what a client has sent again through another process."""
 
-import asyncio
-import logging
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +14,10 @@ from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire import protocol
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics
+from gateway.checking import OpRead, Twins
+from gateway.kafka.bodies import in_time
 from gateway.kafka.half_index import HalfIndex, is_lawful, number_of
-from gateway.kafka.reading_rights import explained
-from gateway.twins import OpRead, Twins
 
-_LOGGER = logging.getLogger(__name__)
-_SECONDS = 0.8
-"""With the client's own time it has to be less than the check service's patience, ``ask_timeout``."""
 _READ_SECONDS = 0.5
 _CLOCKS_MS = 10_000
 """So far the clocks of two gateways may be apart."""
@@ -62,13 +57,9 @@ class TwinHalves:
         """Those of its id and group. None: that cannot be said in time; what was read is known the next time."""
         if not is_lawful(transaction_id):
             return Twins((half,))
-        try:
-            async with asyncio.timeout(_SECONDS):
-                return await self._thread.run(partial(self._look, half, transaction_id, group))
-        except Exception as error:  # noqa: BLE001  (whatever it is, the check comes again)
-            said = explained(error, self._topics.half, self._topics.op)
-            _LOGGER.warning("Whether the half message at %s was sent twice could not be looked up: %s", half, said)
-            return None
+        failed = f"Whether the half message at {half} was sent twice could not be looked up"
+        look = partial(self._look, half, transaction_id, group)
+        return await in_time(self._thread, look, failed, self._topics.half, self._topics.op)
 
     def close(self) -> None:
         """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""

@@ -147,10 +147,7 @@ class MessagingService:
         do = self._parts.transactions
         if read.kind == v2.TRANSACTION:
             return await do.begin(sender, [read.message], read.options, once)
-        if read.options.deliver_at_ms is not None:
-            await do.send_later(sender, read.message, read.options.deliver_at_ms, once)
-        else:
-            await do.send(sender, read.message, once)
+        await do.send(sender, read.message, once, read.options.deliver_at_ms)
         return ""
 
     async def end_transaction(self, request: calls.EndTransactionRequest, metadata: Mapping[str, str]) -> Any:

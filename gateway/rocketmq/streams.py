@@ -8,7 +8,7 @@ from time import monotonic
 
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
-from gateway.asking import Asking
+from gateway.asking import Asking, May
 from gateway.rocketmq.messages import orphaned
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2.service_pb2 import TelemetryCommand
@@ -33,8 +33,6 @@ _ANY_SIZE = frozenset({v2.JAVA, v2.PYTHON})
 
 Seal = Callable[[CheckRequest], str]
 """The transaction id that a client ends a checked transaction with."""
-May = Callable[[Caller, str], bool]
-"""Whether somebody may answer for a producer group."""
 ClientName = tuple[str, str]
 """Account and client id: whoever knows another account's client id is still another client."""
 

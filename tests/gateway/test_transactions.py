@@ -103,7 +103,7 @@ def test_a_group_over_a_limit_is_refused_before_anything_is_written_and_what_tak
             await transactions.begin(ORDERS, [ONE])
         wait_until(lambda: bool(limits._notices))
         scene.log.records.clear()
-        for begun in (transactions.begin(ORDERS, [ONE]), transactions.send_later(ORDERS, ONE, NOW_MS + 60_000)):
+        for begun in (transactions.begin(ORDERS, [ONE]), transactions.send(ORDERS, ONE, "", NOW_MS + 60_000)):
             with pytest.raises(GatewayError, match=r"orders has 21 of quotas\.open = 20") as found:
                 await begun
             assert (found.value.refusal, found.value.retriable) == (RefusalReason.BUSY, True)
@@ -119,7 +119,7 @@ def test_what_is_too_far_ahead_is_refused_before_it_is_written() -> None:
     scene = Scene()
     at_ms = NOW_MS + scene.transactions.most_delay_ms + 60_000
     options = TransactionOptions(deliver_at_ms=at_ms)
-    far = [scene.transactions.begin(ORDERS, [ONE], options), scene.transactions.send_later(ORDERS, ONE, at_ms)]
+    far = [scene.transactions.begin(ORDERS, [ONE], options), scene.transactions.send(ORDERS, ONE, "", at_ms)]
     assert [refused(one) for one in far] == 2 * [RefusalReason.DELIVERY_TIME]
     assert scene.log.records == []
 
@@ -191,7 +191,7 @@ def test_one_without_a_transaction_goes_to_its_topic_at_once() -> None:
 
 def test_one_for_later_is_a_half_message_that_is_decided() -> None:
     scene = Scene()
-    asyncio.run(scene.transactions.send_later(ORDERS, ONE, NOW_MS + 60_000))
+    asyncio.run(scene.transactions.send(ORDERS, ONE, "", NOW_MS + 60_000))
     said = scene.log.headers(0)
     assert scene.log.records[0].topic == "cb.half"
     assert (said["cb-action"], said["cb-deliver-at"]) == (b"commit", b"%d" % (NOW_MS + 60_000))
@@ -214,7 +214,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(message: Message, 
     scene.log.missing = frozenset({"missing"})
     assert refused(scene.transactions.begin(ORDERS, [ONE, message])) is why
     assert refused(scene.transactions.send(ORDERS, message)) is why
-    assert refused(scene.transactions.send_later(ORDERS, message, 1)) is why
+    assert refused(scene.transactions.send(ORDERS, message, "", 1)) is why
     assert scene.log.records == []
 
 
@@ -266,7 +266,7 @@ def test_looking_for_the_topic_is_part_of_the_time_that_clients_wait(act: str) -
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(scene.log, "look", look)
             if act == "send_later":
-                await scene.transactions.send_later(ORDERS, ONE, NOW_MS)
+                await scene.transactions.send(ORDERS, ONE, "", NOW_MS)
             elif act == "send":
                 await scene.transactions.send(ORDERS, ONE)
             else:

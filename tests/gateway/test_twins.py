@@ -10,8 +10,7 @@ from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Source
 from gateway.asking import Asking, ClientAnswer, Heard, Question
-from gateway.checking import Checking
-from gateway.twins import NAMED, OpRead, Twins
+from gateway.checking import NAMED, Checking, OpRead, Twins
 from tests.gateway.scene import NOW_MS
 
 ID = NAMED + "0" * 32

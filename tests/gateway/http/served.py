@@ -17,7 +17,7 @@ from gateway.accounts import Accounts
 from gateway.asking import Asking
 from gateway.http.api import HttpApi, HttpParts
 from gateway.http.polls import Polls
-from gateway.kafka.producers_topic import ProducersTopic
+from gateway.kafka.announcing import ProducersTopic
 from gateway.process import _signed
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal

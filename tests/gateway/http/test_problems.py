@@ -301,7 +301,7 @@ def test_a_large_transaction_is_converted_and_signed_on_a_thread(
     monkeypatch.setattr(TransactionBody, "all_messages", noted("messages", TransactionBody.all_messages))
     monkeypatch.setattr("gateway.transactions.signed", noted("signature", signed))
     monkeypatch.setattr("gateway.transactions.pack", noted("value", pack))
-    monkeypatch.setattr("gateway.http.repeated.sha256", noted("digest", sha256))
+    monkeypatch.setattr("gateway.http.api.sha256", noted("digest", sha256))
 
     async def act(served: Served) -> None:
         headers = {"authorization": f"Bearer {TOKEN}", "idempotency-key": "a"}

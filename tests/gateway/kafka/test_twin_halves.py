@@ -16,9 +16,9 @@ from checkback.kafka.kafka_python.partition_reader import PartitionReader
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from gateway.checking import NAMED, Twins
 from gateway.kafka.half_index import APART_MS, HalfIndex, number_of
 from gateway.kafka.twin_halves import TwinHalves
-from gateway.twins import NAMED, Twins
 from tests.gateway.scene import NOW_MS
 from tests.place import Place, wait_until
 
