@@ -53,22 +53,17 @@ class Accounts:
         Raises:
             GatewayError: they do not show who it is.
         """
-        judging = self._now()
-        if judging is None:
-            return ANYBODY
         shown, time = metadata.get("authorization", ""), metadata.get("x-mq-date-time", "")
-        try:
-            return judging.credentials.of_rocketmq(shown, time, self.clock_ms())
-        except NotTrustedError as error:
-            raise GatewayError(RefusalReason.WHO, str(error)) from None
+        return self._caller(lambda credentials: credentials.of_rocketmq(shown, time, self.clock_ms()))
 
     def of_bearer(self, authorization: str) -> Caller:
         """By the header ``authorization`` of a request over HTTP. Raises as :meth:`of_rocketmq`."""
+        return self._caller(lambda credentials: credentials.of_bearer(authorization))
+
+    def _caller(self, read: Callable[[Credentials], Caller]) -> Caller:
         judging = self._now()
-        if judging is None:
-            return ANYBODY
         try:
-            return judging.credentials.of_bearer(authorization)
+            return ANYBODY if judging is None else read(judging.credentials)
         except NotTrustedError as error:
             raise GatewayError(RefusalReason.WHO, str(error)) from None
 

@@ -36,7 +36,7 @@ from gateway.kafka.places import KafkaPlaces
 from gateway.kafka.twin_halves import TwinHalves
 from gateway.kafka.writing import RecordWriter
 from gateway.metrics import GatewayMetrics
-from gateway.rocketmq.server import Listening, started
+from gateway.rocketmq.server import started
 from gateway.rocketmq.service import MessagingService, Parts
 from gateway.rocketmq.streams import ClientStreams
 from gateway.tickets import Ticket, TicketSeal
@@ -157,10 +157,18 @@ class GatewayProcess:
 
     async def _open_clients(self, service: MessagingService, streams: ClientStreams, metrics: GatewayMetrics) -> None:
         settings = self._settings.gateway
-        certificate, key = (_read(settings, name) for name in ("tls_certificate", "tls_key"))
-        ports, tls = (settings.port or None, settings.tls_port or None), (certificate, key)
-        where = Listening(settings.host, *ports, *tls, MOST_CONNECTIONS, metrics.called, self._shared)
-        server, self.port, self.tls_port = await started(service, where, int(settings.max_body))
+        certificate = _read(settings, "tls_certificate"), _read(settings, "tls_key")
+        server, self.port, self.tls_port = await started(
+            service,
+            int(settings.max_body),
+            settings.host,
+            settings.port or None,
+            settings.tls_port or None,
+            certificate,
+            connections=MOST_CONNECTIONS,
+            called=metrics.called,
+            shared=self._shared,
+        )
         self._open.push_async_callback(server.stop, _DRAIN_SECONDS)
         self._open.callback(streams.end_all)
 

@@ -87,7 +87,8 @@ class HttpApi:
 
     def __init__(self, parts: HttpParts) -> None:
         self._parts = parts
-        self._repeated = _Repeated()
+        self._keys: Once[bytes] = Once()
+        """What was posted under the Idempotency-Keys of the last minutes, as far as this process has seen them."""
         self._names = OwnNames()
 
     def app(self) -> Starlette:
@@ -116,7 +117,7 @@ class HttpApi:
         body = await body_of(request, most_bytes, request.state.take)
         said = await read_counted(body, TransactionBody, _MOST_VALUES)
         messages = await converted(len(body), partial(said.all_messages, self._parts.most_bytes))
-        once = await self._repeated.key_of(sender, request, body)
+        once = await self._key_of(sender, request, body)
         ticket = await self._parts.transactions.begin(sender, messages, said.options(), once)
         return JSONResponse({"transaction": ticket}, 201)
 
@@ -137,7 +138,7 @@ class HttpApi:
         body = await body_of(request, self._most_of_one(), request.state.take)
         said = await read_counted(body, SendBody, _MOST_VALUES_OF_ONE)
         message = said.message.message(self._parts.most_bytes)
-        once = await self._repeated.key_of(sender, request, body)
+        once = await self._key_of(sender, request, body)
         name = await self._parts.transactions.send(sender, message, once, said.deliver_at_ms)
         return JSONResponse({"id": name}, 201)
 
@@ -190,6 +191,30 @@ class HttpApi:
             raise GatewayError(RefusalReason.REQUEST, str(error)) from None
         self._parts.accounts.refuse_foreign(caller, group)
         return ActingAs(caller, group)
+
+    async def _key_of(self, sender: ActingAs, request: Request, body: bytes) -> str:
+        """The request's Idempotency-Key; empty when it has none.
+
+        Raises:
+            GatewayError: the key is not one, or came with something else before.
+        """
+        key = request.headers.get(_KEY_HEADER)
+        if key is None:
+            return ""
+        if not 0 < len(key) <= _MOST_KEY_CHARACTERS:
+            raise GatewayError(RefusalReason.REQUEST, f"Idempotency-Key has 1 to {_MOST_KEY_CHARACTERS} characters.")
+        named = request.url.path.encode() + b"\0"
+        digest = await converted(len(body), lambda: sha256(named + body).digest())
+
+        async def this() -> bytes:
+            return digest
+
+        if await self._keys.do(f"{sender.caller.account}\0{sender.group}\0{key}", this) != digest:
+            raise GatewayError(
+                RefusalReason.ONCE,
+                "Another request had this Idempotency-Key before: each message needs a new one.",
+            )
+        return key
 
     def _most_of_one(self) -> int:
         return _in_json(self._parts.most_bytes)
@@ -254,37 +279,3 @@ async def _gone(receive: Receive) -> None:
 def _in_json(most_bytes: int) -> int:
     """So long a body may be, of a value with so many bytes in base64, with a key and headers beside it."""
     return most_bytes * 4 // 3 + 2 * (MAX_KEY_BYTES + MAX_HEADER_BYTES)
-
-
-class _Repeated:
-    """The Idempotency-Keys of the last minutes, as far as this process has seen them.
-
-    What is posted again under the same key is done once, and something else under it is refused.
-    """
-
-    def __init__(self) -> None:
-        self._first: Once[bytes] = Once()
-
-    async def key_of(self, sender: ActingAs, request: Request, body: bytes) -> str:
-        """The request's key; empty when it has none.
-
-        Raises:
-            GatewayError: the key is not one, or came with something else before.
-        """
-        key = request.headers.get(_KEY_HEADER)
-        if key is None:
-            return ""
-        if not 0 < len(key) <= _MOST_KEY_CHARACTERS:
-            raise GatewayError(RefusalReason.REQUEST, f"Idempotency-Key has 1 to {_MOST_KEY_CHARACTERS} characters.")
-        named = request.url.path.encode() + b"\0"
-        digest = await converted(len(body), lambda: sha256(named + body).digest())
-
-        async def this() -> bytes:
-            return digest
-
-        if await self._first.do(f"{sender.caller.account}\0{sender.group}\0{key}", this) != digest:
-            raise GatewayError(
-                RefusalReason.ONCE,
-                "Another request had this Idempotency-Key before: each message needs a new one.",
-            )
-        return key

@@ -1,13 +1,13 @@
 """How JSON spells messages, checks and endpoints: text, or base64 where bytes are no text. No I/O."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from checkback.answering.advertising import refuse_unreachable
-from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.exceptions import CheckbackError
 from checkback.wire.checks import MAX_BATCH, Announcement, CheckRequest
 from checkback.wire.limits import MAX_HEADERS
 from checkback.wire.message_json import from_base64, to_base64
@@ -180,28 +180,25 @@ class EndBody(JsonBody):
     """For people; 512 characters of it are kept."""
 
 
-def _topic(name: str) -> str:
-    try:
-        lawful_topic(name)
-    except ProtocolError as error:
-        raise ValueError(str(error)) from None
-    return name
+def _by(check: Callable[[str], None]) -> AfterValidator:
+    """Text that ``check`` raises no error of ours for."""
 
+    def checked(text: str) -> str:
+        try:
+            check(text)
+        except CheckbackError as error:
+            raise ValueError(str(error)) from None
+        return text
 
-def _url(url: str) -> str:
-    try:
-        refuse_unreachable(url)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from None
-    return url
+    return AfterValidator(checked)
 
 
 class EndpointBody(JsonBody):
     """Where check services ask, as docs/protocol.md has it."""
 
-    url: Annotated[str, AfterValidator(_url)]
+    url: Annotated[str, _by(refuse_unreachable)]
     """http:// or https://"""
-    topics: Annotated[list[Annotated[str, AfterValidator(_topic)]], Field(min_length=1)] | None = None
+    topics: Annotated[list[Annotated[str, _by(lawful_topic)]], Field(min_length=1)] | None = None
     """Real topics that it answers for; null: all."""
     batch: Annotated[int, Field(ge=1, le=MAX_BATCH)] = 1
     """So many checks it takes in one request."""

@@ -10,26 +10,6 @@ from gateway.refusals import GatewayError, RefusalReason
 
 MEDIA_TYPE = "application/problem+json"
 _TYPES = "urn:checkback:"
-TITLES = {
-    RefusalReason.REQUEST: "Not what this call takes",
-    RefusalReason.TOPIC: "No topic for messages",
-    RefusalReason.TAG: "Not a tag",
-    RefusalReason.KEY: "Not a key",
-    RefusalReason.MESSAGE_GROUP: "Not a message group",
-    RefusalReason.HEADER: "Not a header of a message",
-    RefusalReason.TRANSACTION: "Not a transaction of these gateways",
-    RefusalReason.ONCE: "Idempotency-Key of another request",
-    RefusalReason.DELIVERY_TIME: "Not a delivery time",
-    RefusalReason.TYPE: "Not a type of message",
-    RefusalReason.WHO: "Nobody knows who asks",
-    RefusalReason.RIGHTS: "Not allowed",
-    RefusalReason.NO_TOPIC: "No such topic",
-    RefusalReason.TOO_LARGE: "Too large",
-    RefusalReason.HEADERS_TOO_LARGE: "Headers too large",
-    RefusalReason.BUSY: "Too much at once",
-    RefusalReason.NOT_THERE: "Not in a gateway",
-    RefusalReason.KAFKA: "Kafka has not taken it, as far as is known",
-}
 
 
 def type_of(refusal: RefusalReason) -> str:
@@ -43,7 +23,7 @@ def refused(error: GatewayError) -> Response:
     if error.refusal is RefusalReason.WHO:
         headers["www-authenticate"] = 'Bearer realm="checkback"'
     status = error.refusal.value.status
-    return _problem(status, type_of(error.refusal), TITLES[error.refusal], str(error), headers)
+    return _problem(status, type_of(error.refusal), error.refusal.value.title, str(error), headers)
 
 
 def misdirected(error: HTTPException) -> Response:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
@@ -60,26 +60,23 @@ class _Receiving:
         self.further_commands = asyncio.Semaphore(2 * most)
 
 
-class Listening(NamedTuple):
-    """Where it listens."""
-
-    host: str
-    port: int | None
-    """Without TLS; 0: a free one, None: none."""
-    tls_port: int | None = None
-    """Likewise, with it."""
-    certificate: bytes = b""
-    """With its key: PEM."""
-    key: bytes = b""
-    connections: int = 1_000
-    """At most, at each port: a process without files could not answer its probes."""
-    called: Called = lambda *_: None
-    shared: bool = False
-    """Whether several processes listen at the same port."""
-
-
-async def started(service: MessagingService, where: Listening, most_bytes: int) -> tuple[grpc.aio.Server, int, int]:
+async def started(  # noqa: PLR0913  (settings of a server)
+    service: MessagingService,
+    most_bytes: int,
+    host: str,
+    port: int | None,
+    tls_port: int | None = None,
+    certificate: tuple[bytes, bytes] = (b"", b""),
+    *,
+    connections: int = 1_000,
+    called: Called = lambda *_: None,
+    shared: bool = False,
+) -> tuple[grpc.aio.Server, int, int]:
     """A server that answers, its port, and that for TLS; 0: there is none.
+
+    ``port``: without TLS; 0: a free one, None: none; ``tls_port``: with it, by a ``certificate`` and its key (PEM).
+    ``connections``: at most, at each port, since a process without files could not answer its probes. ``shared``:
+    several processes listen at the same port.
 
     Raises:
         OSError: a port cannot be had.
@@ -87,21 +84,21 @@ async def started(service: MessagingService, where: Listening, most_bytes: int) 
     most_bytes += _BESIDE_BODY_BYTES
     limits = (
         ("grpc.max_receive_message_length", most_bytes),
-        ("grpc.max_allowed_incoming_connections", where.connections),
-        ("grpc.so_reuseport", where.shared),
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.so_reuseport", shared),
     )
     server = grpc.aio.server(options=(*_OPTIONS, *limits))
     receiving = defaultdict[str, _Receiving](lambda: _Receiving(most_bytes))
-    handlers = {method.name: _handler(method, service, where.called, receiving) for method in _SERVICE.methods}
+    handlers = {method.name: _handler(method, service, called, receiving) for method in _SERVICE.methods}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
-    port = tls_port = 0
-    if where.port is not None:
-        port = _bound(server.add_insecure_port, where.host, where.port)
-    if where.tls_port is not None:
-        credentials = grpc.ssl_server_credentials([(where.key, where.certificate)])
-        tls_port = _bound(server.add_secure_port, where.host, where.tls_port, credentials)
+    bound = bound_tls = 0
+    if port is not None:
+        bound = _bound(server.add_insecure_port, host, port)
+    if tls_port is not None:
+        credentials = grpc.ssl_server_credentials([certificate[::-1]])
+        bound_tls = _bound(server.add_secure_port, host, tls_port, credentials)
     await server.start()
-    return server, port, tls_port
+    return server, bound, bound_tls
 
 
 def _bound(add: Any, host: str, port: int, *credentials: Any) -> int:
@@ -214,22 +211,14 @@ def _absent(method: MethodDescriptor, response: Any, codec: dict[str, Any]) -> A
     )
     told = False
 
-    def answer() -> Any:
+    async def stream(_requests: Any, _context: Any) -> AsyncIterator[Any]:
         nonlocal told
         if not told:
             told = True
             _LOGGER.warning("A client calls %s, which a gateway does not have: it is told so.", method.name)
-        return response(status=status_of(refusal))
+        yield response(status=status_of(refusal))
 
-    async def unary(_requests: Any, _context: Any) -> Any:
-        return answer()
-
-    async def stream(_requests: Any, _context: Any) -> AsyncIterator[Any]:
-        yield answer()
-
-    if method.server_streaming:
-        return grpc.stream_stream_rpc_method_handler(stream, **codec)
-    return grpc.stream_unary_rpc_method_handler(unary, **codec)
+    return grpc.stream_stream_rpc_method_handler(stream, **codec)
 
 
 def metadata_of(context: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from checkback.wire.checks import CheckRequest
-from gateway.rocketmq.server import Listening, started
+from gateway.rocketmq.server import started
 from gateway.rocketmq.service import MessagingService, Parts
 from gateway.rocketmq.streams import ClientStreams
 from gateway.rocketmq.v2 import definition_pb2 as v2
@@ -100,7 +100,7 @@ async def serving(scene: Scene, groups: dict[str, str] | None = None, connection
 
     parts = Parts(scene.transactions, scene.accounts, scene.log, streams, seal, groups or {}, 4 << 20)
     service = MessagingService(parts)
-    server, port, _ = await started(service, Listening("127.0.0.1", 0, connections=connections), 4 << 20)
+    server, port, _ = await started(service, 4 << 20, "127.0.0.1", 0, connections=connections)
     made = Serving(scene, service, streams, port)
     try:
         yield made
