@@ -160,7 +160,22 @@ class BoundedServer(uvicorn.Server):
     """Accepts connections by itself: uvloop drops those for which there is no file, and asyncio waits for a second.
 
     It keeps some files, and answers probes with them when the process has no others. Signals are the process's own.
+    ``options`` are uvicorn's.
     """
+
+    def __init__(self, app: ASGIApp, connection: type[BoundedConnection], **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            http=connection,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # any client on this machine could state another address than its own
+            **options,
+        )
+        config.load()  # a certificate that is none is found now
+        super().__init__(config)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -230,7 +230,7 @@ def check_json(check: CheckRequest, ticket: str) -> dict[str, Any]:
         "id": check.transaction_id,
         "group": check.group,
         "topic": check.topic,
-        "messages": [_message_json(message, left_out=check.left_out) for message in messages],
+        "messages": [message_json(message, left_out=check.left_out) for message in messages],
         "attempt": check.attempt,
         "check_max": check.check_max,
         "ingested_ms": check.ingested_ms,
@@ -238,12 +238,8 @@ def check_json(check: CheckRequest, ticket: str) -> dict[str, Any]:
     }
 
 
-def message_json(message: Message) -> dict[str, Any]:
-    """A message as :class:`MessageBody` takes it."""
-    return _message_json(message)
-
-
-def _message_json(message: Message, *, left_out: int = 0) -> dict[str, Any]:
+def message_json(message: Message, *, left_out: int = 0) -> dict[str, Any]:
+    """A message as :class:`MessageBody` takes it; without its value if that was left out."""
     return {
         "topic": message.topic,
         **_spelled("key", message.key),

@@ -3,7 +3,6 @@
 import asyncio
 import resource
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from checkback.answering.http_connections import BoundedConnection, BoundedServer
@@ -33,21 +32,14 @@ class HttpServer:
         self._socket = listening_socket(host, port, shared=shared)
         self.host, self.port = self._socket.getsockname()[:2]
         certificate, key = tls or (None, None)
-        config = uvicorn.Config(
+        self._server = BoundedServer(
             app,
-            http=_GatewayConnection,
-            lifespan="off",
-            access_log=False,
+            _GatewayConnection,
             log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
             ssl_certfile=certificate,
             ssl_keyfile=key,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
-        config.load()  # a certificate that is none is found now
-        self._server = BoundedServer(config)
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -5,7 +5,6 @@ import logging
 import socket
 import threading
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from checkback.answering.advertising import is_wildcard
@@ -60,21 +59,15 @@ class StatusServer:
             if error.errno == errno.EADDRINUSE:
                 return False
             raise _unusable(self._http, error) from error
-        config = uvicorn.Config(
+        server = BoundedServer(
             self._app,
+            _Connection,
             loop="asyncio",
-            http=_Connection,
-            ws="none",
-            lifespan="off",
             log_config=None,
             log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # any client on this machine could state another address than its own
             backlog=_BACKLOG,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
-        server = BoundedServer(config)
         thread = threading.Thread(target=_serve, args=(server, listening), name="status-page-http", daemon=True)
         self._running = server, thread, listening
         thread.start()
