@@ -9,6 +9,8 @@ import os
 import socket
 from collections.abc import Iterator
 from functools import partial
+from heapq import nsmallest
+from operator import attrgetter
 from time import monotonic
 from typing import Any
 
@@ -21,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
 _warned_at: dict[str, float] = {}
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-_ACCEPTED_AT_ONCE = 50
+_ACCEPTED_AT_ONCE = 10
 _HANDSHAKE_SECONDS = 10.0
 _PROBES = frozenset({"/healthz", "/live", "/ready", "/metrics"})
 _SPARE_FILES = 16
@@ -126,22 +128,22 @@ class BoundedConnection(H11Protocol):
             super().send_400_response(msg)
 
     def _make_room(self) -> None:
-        ours = [other for other in self.connections if isinstance(other, BoundedConnection)]
-        address = self.client and self.client[0]
-        crowd = [other for other in ours if (other.client and other.client[0]) == address]
-        if self.spare or len(crowd) <= self.of_address:
-            crowd = ours if self.spare or len(ours) > self.most else []
-        waiting = [other for other in crowd if other is not self and not other.asked]
-        if waiting:
-            min(waiting, key=lambda other: other.answered).abort()
-        elif len(ours) > self.most + self.for_probes:
+        ours: Any = self.connections
+        crowd = ours if self.spare or len(ours) > self.most else ()
+        if len(ours) > self.most:
+            _warn_seldom("More than %d connections are open at an HTTP port: further ones end idle ones.", self.most)
+        if not crowd:
+            address = self.client and self.client[0]
+            crowd = [other for other in ours if (other.client and other.client[0]) == address]
+            crowd = crowd if len(crowd) > self.of_address else ()
+        waiting = [other for other in crowd if not other.asked and other is not self]
+        # several of very many: to look through all of them for each further one would stop the loop
+        for longest in nsmallest(max(1, self.most // 100), waiting, key=attrgetter("answered")):
+            longest.abort()
+        if not waiting and len(ours) > self.most + self.for_probes:
             self.abort()
         if self.spare or (crowd and not waiting):
             self.app = partial(_probes_alone, self.app)
-        if len(ours) > self.most:
-            _warn_seldom(
-                "More than %d connections are open at an HTTP port: each further one ends an idle one.", self.most
-            )
 
     def _look(self) -> None:
         if not self.asked and self.cycle is self._seen:
