@@ -4,12 +4,14 @@
 """
 
 import ctypes
+import gc
 import logging
 import os
 import re
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -186,6 +188,23 @@ def test_a_fatal_error_is_raised_as_an_exception() -> None:
     with pytest.raises(KafkaException) as raised:
         serve(fenced, 0.0)
     assert raised.value.args[0].code() == KafkaError._FENCED
+
+
+def test_an_error_keeps_no_producer() -> None:
+    class Failing:
+        def poll(self, _: float) -> int:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    producer = Failing()
+    kept = weakref.ref(producer)
+    gc.disable()
+    try:
+        with pytest.raises(KafkaException) as raised:
+            serve(producer.poll, 0.0)
+        del raised, producer
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_an_error_of_an_idle_producer_waits_for_its_next_transaction() -> None:

@@ -141,10 +141,15 @@ def serve(call: Callable[[float], int], seconds: float) -> int:
             raise KafkaException(fatal.args[0]) from None
         raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error
     except:  # the only clause that catches what is no exception
-        raised: object = sys.exc_info()[1]
-        if isinstance(raised, KafkaError):
-            raise KafkaException(raised) from None
+        _raise_fatal()
         raise
+
+
+def _raise_fatal() -> None:
+    """Raise the error that is no exception; not in ``serve``: kept there, any other is in a circle with its frame."""
+    raised: object = sys.exc_info()[1]
+    if isinstance(raised, KafkaError):
+        raise KafkaException(raised) from None
 
 
 def polled(client: Any, seconds: float) -> KafkaError | None:
