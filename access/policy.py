@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, ByteSize, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
@@ -38,29 +38,16 @@ class AccountRole(StrEnum):
     """Half messages that are held, and that consumers sent back."""
 
 
-def _stars_at_the_end(text: str) -> str:
-    if _STAR in text.removesuffix(_STAR):
+def _pattern(refuse_unlawful: Callable[[str], None], text: str) -> str:
+    begins = text.removesuffix(_STAR)
+    if _STAR in begins:
         raise ValueError(f"{text!r}: a star stands for the rest of a name, so at the end only")
-    return text
-
-
-def _group(text: str) -> str:
-    if _stars_at_the_end(text) != _STAR:
-        _lawful(lawful_group, text)
-    return text
-
-
-def _topic(text: str) -> str:
-    if _stars_at_the_end(text) != _STAR:
-        _lawful(lawful_topic, text)
-    return text
-
-
-def _lawful(refuse_unlawful: Callable[[str], None], text: str) -> None:
     try:
-        refuse_unlawful(text.removesuffix(_STAR))
+        if text != _STAR:
+            refuse_unlawful(begins)
     except ProtocolError as error:
         raise ValueError(str(error)) from None
+    return text
 
 
 def _key_id(text: str) -> str:
@@ -69,8 +56,8 @@ def _key_id(text: str) -> str:
     return text
 
 
-Groups = tuple[Annotated[str, AfterValidator(_group)], ...]
-TopicNames = tuple[Annotated[str, AfterValidator(_topic)], ...]
+Groups = tuple[Annotated[str, AfterValidator(partial(_pattern, lawful_group))], ...]
+TopicNames = tuple[Annotated[str, AfterValidator(partial(_pattern, lawful_topic))], ...]
 
 
 Limit = Annotated[PositiveInt, Field(strict=True)]
@@ -326,10 +313,7 @@ def left_open(policy: AccessPolicy) -> Iterator[str]:
     if policy.other_groups is Unnamed.ALLOW:
         yield "Groups that no account names may send to any topic."
     elif not policy.signed:
-        yield (
-            "No producer group has keys, so any producer may write to the retry topics and dead letters of consumer "
-            "groups that no account names."
-        )
+        yield "Any producer may write retries of consumer groups that no account names: no producer group has keys."
     for name, account in policy.accounts.items():
         if account.groups and (account.other_topics is Unnamed.ALLOW or _STAR in account.topics):
             rest = " but its not_topics" if account.not_topics else ""

@@ -87,7 +87,8 @@ def _checks(whom: Whom) -> Iterator[Right]:
 
 def _job(whom: Whom) -> Iterator[Right]:
     own = whom.topics
-    for topic in (own.half, own.op, own.later, own.producers, own.status, own.parked, own.rejected, own.progress):
+    for_page = (own.producers, own.status, own.parked, own.rejected, own.audit)
+    for topic in (own.half, own.op, own.later, *for_page, own.progress):
         yield read(topic, _JOB_READS.get(topic.removeprefix(own.prefix), FOR_PAGE))
     for topic in (own.half, own.op, own.check, own.parked, own.rejected, own.status, own.progress, own.audit):
         yield write(topic, _JOB_WRITES.get(topic.removeprefix(own.prefix), "what its name says"))

@@ -11,6 +11,6 @@ What a job calls::
     server.stop()
     transactions.stop()
 
-``status_app(..., story=...)`` takes what tells a transaction's whole story: ``status_page/transactions/story.py``.
+``status_app(..., story=...)`` takes what reads stories from Kafka: ``status_page/transactions/transaction_story.py``.
 ``start`` and ``stop`` of all of them may be called more than once, and again after a stop.
 """

@@ -1,6 +1,6 @@
 """The application behind the job's port: ``/metrics``, the pages, the API."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry
@@ -11,19 +11,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from checkback.operations.lanes import KafkaLanes
+from checkback.operations.operator_ops import OperatorOps
 from conf import Settings
+from conf.secrets_file import own_key
 from status_page.api.routes import Api
 from status_page.facts import JobView
 from status_page.http.guard import Guard
 from status_page.http.signing_in import SigningIn
 from status_page.pages.acting import Acting
+from status_page.pages.forms import FormError
 from status_page.pages.rendering import Pages
 from status_page.pages.routes import Showing
-from status_page.site import Site, lanes_in_kafka, operator_ops
+from status_page.site import Site
 from status_page.transactions.deciding import Deciding
 from status_page.transactions.lookup import Transactions
-from status_page.transactions.story import Story
-from status_page.transactions.transaction_story import rejected_ops
+from status_page.transactions.transaction_story import KafkaReceipts, Story
 
 
 def status_app(
@@ -34,8 +37,15 @@ def status_app(
     story: Story | None = None,
 ) -> Starlette:
     """All of it. Nothing that it does raises an exception into whoever serves it."""
-    look, rejections = lanes_in_kafka(settings), rejected_ops(settings)
-    deciding = Deciding(transactions.index, operator_ops(settings), look=look, rejections=rejections)
+    kafka, receipts = settings.kafka, KafkaReceipts(settings)
+    servers, topics, options = kafka.bootstrap_servers, kafka.topics, kafka.python_client
+    deciding = Deciding(
+        transactions.index,
+        partial(OperatorOps, servers, topics, options, own_key(settings.access)),
+        look=KafkaLanes(servers, topics, options, kafka.sink_client),
+        kept=receipts.kept,
+        read_rejected=receipts.read_rejected,
+    )
     signing_in = SigningIn(settings.http.token.get_secret_value())
     return site_app(Site(settings, view, transactions, registry, deciding, signing_in, story))
 
@@ -45,6 +55,10 @@ def site_app(site: Site) -> Starlette:
     pages = Pages(site)
     showing, acting, api = Showing(site, pages), Acting(site, pages), Api(site)
     programs = _Programs(site)
+
+    def refused(request: Request, error: Exception) -> Response:
+        return (api if request.url.path.startswith("/api/") else acting).refused(request, error)
+
     routes = [
         Route("/metrics", programs.scraped),
         Route("/healthz", programs.healthy),
@@ -65,7 +79,8 @@ def site_app(site: Site) -> Starlette:
         Route("/{rest:path}", showing.nothing),
     ]
     names = (site.settings.http.host, *site.settings.http.names)
-    return Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
+    middleware = [Middleware(Guard, names=names)]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={FormError: refused})
 
 
 class _Programs:

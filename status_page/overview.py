@@ -17,14 +17,10 @@ _MOST = 8
 class Stuck(NamedTuple):
     """Transactions of one group and topic that are in doubt."""
 
-    group: str
-    topic: str
-    number: int
+    of: TopicInDoubt
     oldest_ms: int
     why: str
     """Of the oldest."""
-    unasked: str = ""
-    """As in :class:`~status_page.facts.TopicInDoubt`."""
 
 
 def in_doubt_by_topic(index: Index, facts: JobFacts) -> list[TopicInDoubt]:
@@ -32,20 +28,19 @@ def in_doubt_by_topic(index: Index, facts: JobFacts) -> list[TopicInDoubt]:
     counts = Counter[tuple[str, str]]()
     for tally in index.tallies(STATUS.name):
         counts[tally.group, tally.topic] += tally.number
-    return topics_in_doubt(counts, by_name(facts))
+    return topics_in_doubt(counts, GroupsByName(facts))
 
 
 def stuck(
     index: Index, facts: JobFacts, in_doubt: Sequence[TopicInDoubt], most: int = _MOST
 ) -> tuple[list[Stuck], int]:
     """Where most are in doubt, and in how many further groups and topics some are."""
-    groups = by_name(facts)
+    groups = GroupsByName(facts)
     found = []
-    for group, topic, number, unasked in in_doubt[:most]:
-        oldest = next(iter(index.in_doubt(RowFilter(group, topic), 1)), None)
+    for one in in_doubt[:most]:
+        oldest = next(iter(index.in_doubt(RowFilter(one.group, one.topic), 1)), None)
         if oldest is not None:
-            why = why_in_doubt(oldest, groups[group])
-            found.append(Stuck(group, topic, number, oldest.ingested_ms, why, unasked))
+            found.append(Stuck(one, oldest.ingested_ms, why_in_doubt(oldest, groups[one.group])))
     return found, max(0, len(in_doubt) - most)
 
 
@@ -92,14 +87,9 @@ def while_nobody_can_be_heard(facts: JobFacts) -> JobFacts:
     return replace(facts, groups=tuple(groups))
 
 
-def by_name(facts: JobFacts) -> GroupsByName:
-    """The groups by name."""
-    return GroupsByName(facts)
-
-
 def all_groups(facts: JobFacts, in_doubt: Mapping[str, int]) -> tuple[GroupFacts, ...]:
     """Those that the job tells of, and others that have transactions in doubt."""
-    groups = by_name(facts)
+    groups = GroupsByName(facts)
     return (*facts.groups, *(groups[name] for name in sorted(in_doubt) if name not in groups and in_doubt[name]))
 
 

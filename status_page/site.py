@@ -1,32 +1,27 @@
 """What all pages are made from."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
-from checkback.operations.lanes import KafkaLanes, Look
-from checkback.operations.operator_ops import OperatorOps
+from checkback.exceptions import CheckbackError
 from conf import Settings
-from conf.secrets_file import own_key
 from status_page.facts import JobFacts, JobView
 from status_page.http.signing_in import Session, SigningIn
 from status_page.overview import while_nobody_can_be_heard, with_lists
-from status_page.transactions.deciding import Deciding, Ops
+from status_page.pages.forms import FormError
+from status_page.transactions.deciding import Deciding
 from status_page.transactions.index import Index
 from status_page.transactions.lookup import Transactions
-from status_page.transactions.standing import ListStanding
-from status_page.transactions.story import Story
+from status_page.transactions.reading import ListStanding
+from status_page.transactions.receipts import Receipt
+from status_page.transactions.transaction_story import Story
 
 _AWAY_SECONDS = 15.0
 """Shorter than endpoints may be silent (``checks.endpoint_ttl``), and longer than a broker takes to start again."""
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 @dataclass(frozen=True)
@@ -40,7 +35,7 @@ class Site:
     deciding: Deciding
     signing_in: SigningIn
     story: Story | None = None
-    now_ms: Callable[[], int] = field(default=_now_ms)
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
 
     @property
     def index(self) -> Index:
@@ -59,6 +54,24 @@ class Site:
             found = while_nobody_can_be_heard(found)
         return with_lists(found, self.index) if standing.complete else found
 
+    def receipt(self, name: str) -> Receipt:
+        """What an operator has decided.
+
+        Raises:
+            FormError: there is no such receipt, or it cannot be read now.
+        """
+        try:
+            found = self.deciding.receipt(name)
+        except CheckbackError as error:
+            raise FormError(503, str(error)) from error
+        if found is None:
+            raise FormError(404, "There is no such decision. 'checkback audit' lists all.")
+        return found
+
+    def outcome(self, receipt: Receipt) -> tuple[set[str], Mapping[str, str]]:
+        """As :meth:`Deciding.outcome`; nothing is known of any op while the lists are not complete."""
+        return self.deciding.outcome(receipt, self.view.facts().batch if self.standing.complete else None)
+
     @property
     def cookie(self) -> str:
         """Of a session. Cookies do not heed ports: two jobs of one machine must not share a name."""
@@ -67,15 +80,3 @@ class Site:
     def session(self, request: Request) -> Session | None:
         """Whose browser has signed in."""
         return self.signing_in.session(request.cookies.get(self.cookie, ""))
-
-
-def operator_ops(settings: Settings) -> Callable[[], Ops]:
-    """What opens a writer of ops."""
-    kafka, signing = settings.kafka, own_key(settings.access)
-    return partial(OperatorOps, kafka.bootstrap_servers, kafka.topics, kafka.python_client, signing)
-
-
-def lanes_in_kafka(settings: Settings) -> Look:
-    """What finds out what lanes have done, before an operator decides about their messages."""
-    kafka = settings.kafka
-    return KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client, kafka.sink_client)

@@ -42,16 +42,17 @@ def age(then_ms: int, now_ms: int) -> str:
 
 def utc(time_ms: int) -> str:
     """``2026-11-22 09:30:00 UTC``; what no calendar has, as the number."""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms since 1970"
+    return _formatted(time_ms, "%Y-%m-%d %H:%M:%S UTC") or f"{time_ms} ms since 1970"
 
 
 def machine_time(time_ms: int) -> str:
     """The same for programs: ``2026-11-22T09:30:00Z``; empty for what no calendar has."""
+    return _formatted(time_ms, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _formatted(time_ms: int, pattern: str) -> str:
     try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime(pattern)
     except (ValueError, OverflowError, OSError):
         return ""
 

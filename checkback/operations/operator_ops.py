@@ -85,6 +85,15 @@ class OperatorOps:
                 written += 1
         return written
 
+    def file(self, value: bytes) -> tuple[int, int, int]:
+        """Write a record to ``cb.audit``, and wait until Kafka has it; its partition, offset and time.
+
+        Raises:
+            KafkaError: Kafka did not take it.
+        """
+        place = self._producer.send(self._topics.audit, value).get(_SECONDS)
+        return place.partition, place.offset, place.timestamp
+
     def _tell(self, rows: list[Row], action: Action, remark: str) -> None:
         """Before anything is decided: what cannot be told of is not done."""
         who, why = remark_of(remark.encode())
@@ -99,7 +108,7 @@ class OperatorOps:
             why=why,
         )
         try:
-            self._producer.send(self._topics.audit, record.value).get(_SECONDS)
+            self.file(record.value)
         except KafkaError as error:
             raise _not_taken(rows[0], action, error, self._topics.audit) from error
 

@@ -39,10 +39,11 @@ def rejected_records(consumer: KafkaConsumer, topics: Topics, since_ms: int = 0)
         ConfigurationError: there is no such topic.
     """
     for record in records_to_end(consumer, own_topic(consumer, topics.rejected), since_ms=since_ms):
-        yield _rejected(record)
+        yield rejected_record(record)
 
 
-def _rejected(record: Any) -> RejectedRecord:
+def rejected_record(record: Any) -> RejectedRecord:
+    """What a record of ``cb.rejected`` holds."""
     headers = {name: (value or b"").decode(errors="replace") for name, value in reversed(record.headers)}
     names = (protocol.REASON, protocol.FROM, protocol.ID, protocol.GROUP, protocol.TOPIC, protocol.ACTION)
     reason, came_from, transaction_id, group, topic, action = (headers.get(name, "") for name in names)

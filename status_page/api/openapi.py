@@ -50,42 +50,31 @@ def _paths() -> _Schema:
         "requestBody": {"required": True, "content": _json("Decision")},
         "security": [{"token": []}],
     }
-    return {
-        "/api/v1/status": {"get": _operation("status", "How the job stands.", "Status")},
-        "/api/v1/transactions": {
-            "get": {
-                **_operation("transactions", "Those in doubt, the oldest first.", "InDoubtList", 422),
-                "parameters": _filters(),
-            }
-        },
-        "/api/v1/transactions/{half}": {
-            "get": {
-                **_operation("transaction", "One, wherever it is listed.", "Transaction", 404, 422),
-                "parameters": [half],
-            }
-        },
-        "/api/v1/parked": {
-            "get": {
-                **_operation("parked", "Those that wait for an operator, the longest first.", "ParkedList", 422),
-                "parameters": _filters(),
-            }
-        },
-        "/api/v1/groups": {"get": _operation("groups", "Producer groups; at most 1,000.", "Groups")},
-        "/api/v1/decisions": {"post": decide},
-        "/api/v1/decisions/{receipt}": {
-            "get": {
-                **_operation("decided", "What was written, and what of it waits.", "Receipt", 404),
-                "parameters": [receipt],
-            }
-        },
-        "/api/v1/openapi.json": {"get": _operation("described", "This document.", "")},
+    in_doubt, parked = "Those in doubt, the oldest first.", "Those that wait for an operator, the longest first."
+    read = {
+        "status": _operation("status", "How the job stands.", "Status"),
+        "transactions": _operation("transactions", in_doubt, "InDoubtList", 422, parameters=_filters()),
+        "transactions/{half}": _operation(
+            "transaction", "One, wherever it is listed.", "Transaction", 404, 422, parameters=[half]
+        ),
+        "parked": _operation("parked", parked, "ParkedList", 422, parameters=_filters()),
+        "groups": _operation("groups", "Producer groups; at most 1,000.", "Groups"),
+        "decisions/{receipt}": _operation(
+            "decided", "What was written, and what of it waits.", "Receipt", 404, 503, parameters=[receipt]
+        ),
+        "openapi.json": _operation("described", "This document.", ""),
     }
+    paths = {f"/api/v1/{path}": {"get": operation} for path, operation in read.items()}
+    return {**paths, "/api/v1/decisions": {"post": decide}}
 
 
-def _operation(name: str, summary: str, schema: str, *errors: int, status: int = 200) -> _Schema:
+def _operation(
+    name: str, summary: str, schema: str, *errors: int, status: int = 200, parameters: list[_Schema] | None = None
+) -> _Schema:
     good = {"description": summary, "content": _json(schema) if schema else {"application/json": {}}}
     bad = {str(code): {"description": _ERRORS[code], "content": _json("Error")} for code in errors}
-    return {"operationId": name, "summary": summary, "responses": {str(status): good, **bad}}
+    operation = {"operationId": name, "summary": summary, "responses": {str(status): good, **bad}}
+    return {**operation, "parameters": parameters} if parameters else operation
 
 
 _ERRORS = {
@@ -100,6 +89,7 @@ _ERRORS = {
     415: "The body is not said to be JSON.",
     422: "Something of it is wrong; nothing was done.",
     429: "Too many wrong tokens came from that address: Retry-After says when to try again.",
+    503: "Kafka does not answer, or another receipt is being read: try again.",
     502: "Kafka did not take all ops; doing it again does no harm.",
 }
 
@@ -150,7 +140,10 @@ def _schemas() -> _Schema:
     asked = {"attempt": _INTEGER, "check_max": _INTEGER, "ingested_ms": _TIME, "asked_ms": _TIME}
     oldest = {"type": ["integer", "null"], "description": "ms since 1970 when the oldest in doubt was taken in"}
     decision = {"action": _ACTION, "who": _bounded(WHO_CHARACTERS), "why": _bounded(WHY_CHARACTERS)}
+    what = "what the real topics have, for those of which nobody else can know; `delivered` with commit only"
+    seen = {"type": "string", "enum": list(SEEN), "description": what}
     chosen = {**_array(_object(half=_PLACE, transaction_id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
+    asked_for = _object(**decision, transactions=chosen)
     by_lane = {**_FLAG, "description": "its lane had delivered it: committed, whatever was asked for"}
     rejected = {**_TEXT, "description": "why the job rejected the op, another decision came first; empty: it did not"}
     judged = _object(**named, waiting=_FLAG, by_lane=by_lane, rejected=rejected)
@@ -212,7 +205,7 @@ def _schemas() -> _Schema:
             counted=_FLAG,
             lists=_reference("Lists"),
         ),
-        "Decision": _decision(decision, chosen),
+        "Decision": {**asked_for, "properties": {**asked_for["properties"], "seen": seen}},
         "Receipt": _object(
             receipt=_TEXT,
             time_ms=_TIME,
@@ -221,13 +214,6 @@ def _schemas() -> _Schema:
         ),
         "Error": _object(error=_TEXT),
     }
-
-
-def _decision(said: _Schema, chosen: _Schema) -> _Schema:
-    made = _object(**said, transactions=chosen)
-    seen = "what the real topics have, for those of which nobody else can know; `delivered` with commit only"
-    made["properties"]["seen"] = {"type": "string", "enum": list(SEEN), "description": seen}
-    return made
 
 
 def _bounded(characters: int) -> _Schema:

@@ -1,6 +1,6 @@
 """The same data for programs: JSON, described by ``/api/v1/openapi.json``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,26 +9,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from checkback.exceptions import CheckbackError, ProtocolError
+from checkback.exceptions import CheckbackError
 from checkback.operations.in_doubt import InDoubt
-from checkback.wire.protocol import Action, HalfPosition
+from checkback.wire.protocol import Action
 from status_page import overview
 from status_page.api.openapi import document
-from status_page.facts import MOST_GROUPS, GroupFacts
-from status_page.pages.forms import FormError, json_of
+from status_page.facts import MOST_GROUPS
+from status_page.pages.forms import FormError, admit, json_of
 from status_page.site import Site
 from status_page.transactions import lists
 from status_page.transactions.deciding import (
     MOST_AT_ONCE,
     SEEN,
-    Chosen,
     NobodyKnowsError,
-    OperatorDecision,
-    Receipt,
     actions_for,
     problems,
 )
-from status_page.transactions.index import Index, Parked
+from status_page.transactions.index import Index, Parked, place_in
+from status_page.transactions.receipts import OperatorDecision, Receipt
 from status_page.words import why_in_doubt
 
 _LIST = Callable[[Index, lists.ListQuery, int], lists.ListPage]
@@ -43,15 +41,15 @@ class Api:
     def routes(self) -> list[Route]:
         """All of them."""
         return [
-            Route("/api/v1/status", self._guarded(self.status)),
-            Route("/api/v1/transactions", self._guarded(self.transactions)),
-            Route("/api/v1/transactions/{half}", self._guarded(self.transaction)),
-            Route("/api/v1/parked", self._guarded(self.parked)),
-            Route("/api/v1/groups", self._guarded(self.groups)),
+            Route("/api/v1/status", _json(self.status)),
+            Route("/api/v1/transactions", _json(self.transactions)),
+            Route("/api/v1/transactions/{half}", _json(self.transaction)),
+            Route("/api/v1/parked", _json(self.parked)),
+            Route("/api/v1/groups", _json(self.groups)),
             Route("/api/v1/decisions", self.decide, methods=["POST"]),
-            Route("/api/v1/decisions/{receipt}", self._guarded(self.decided)),
-            Route("/api/v1/openapi.json", self._guarded(self.described)),
-            Route("/api/{rest:path}", self._guarded(self.nothing)),
+            Route("/api/v1/decisions/{receipt}", _json(self.decided)),
+            Route("/api/v1/openapi.json", _json(self.described)),
+            Route("/api/{rest:path}", _json(self.nothing)),
         ]
 
     def status(self, _: Request) -> Any:
@@ -68,10 +66,9 @@ class Api:
 
     def transaction(self, request: Request) -> Any:
         """One, wherever it is listed."""
-        try:
-            half = HalfPosition.parse(request.path_params["half"])
-        except ProtocolError as error:
-            raise FormError(422, "Name the place of the half message, for example 3:4711.") from error
+        half = place_in(request.path_params["half"])
+        if half is None:
+            raise FormError(422, "Name the place of the half message, for example 3:4711.")
         row, parked = self._site.index.in_doubt_at(half), self._site.index.parked_at(half)
         if row is None and not parked:
             raise FormError(404, "It is neither in doubt nor parked, as far as was read.")
@@ -94,19 +91,13 @@ class Api:
 
     async def decide(self, request: Request) -> Response:
         """Write ops."""
-        try:
-            self._admit(request)
-            body = await json_of(request)
-            return JSONResponse(await run_in_threadpool(self._decide, body), 202)
-        except FormError as error:
-            return _refused(error)
+        self._admit(request)
+        body = await json_of(request)
+        return JSONResponse(await run_in_threadpool(self._decide, body), 202)
 
     def decided(self, request: Request) -> Any:
         """What was written, and how many of these the job has not judged."""
-        receipt = self._site.deciding.receipt(request.path_params["receipt"])
-        if receipt is None:
-            raise FormError(404, "The job remembers no such decision since its start. 'checkback audit' lists them.")
-        return self._receipt(receipt)
+        return self._receipt(self._site.receipt(request.path_params["receipt"]))
 
     def described(self, _: Request) -> Any:
         """The OpenAPI document."""
@@ -116,14 +107,10 @@ class Api:
         """There is nothing."""
         raise FormError(404, "There is no such thing: /api/v1/openapi.json says what there is.")
 
-    def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
-        def answered(request: Request) -> Response:
-            try:
-                return JSONResponse(answer(request))
-            except FormError as error:
-                return _refused(error)
-
-        return answered
+    def refused(self, _: Request, error: Any) -> Response:
+        """A :class:`FormError`."""
+        asked = {"www-authenticate": 'Bearer realm="checkback"'} if error.status == 401 else {}
+        return JSONResponse({"error": error.sentence}, error.status, headers=error.headers | asked)
 
     def _list(self, request: Request, of: _LIST) -> Any:
         try:
@@ -141,8 +128,12 @@ class Api:
         }
 
     def _rows(self, rows: Sequence[InDoubt | Parked]) -> list[dict[str, Any]]:
-        groups = overview.by_name(self._site.facts())
-        return [_row(row, groups) for row in rows]
+        groups = overview.GroupsByName(self._site.facts())
+
+        def why(row: InDoubt | Parked) -> dict[str, str]:
+            return {"why": why_in_doubt(row, groups[row.group])} if isinstance(row, InDoubt) else {}
+
+        return [{**row._asdict(), "half": str(row.half), "actions": [*actions_for(row)], **why(row)} for row in rows]
 
     def _lists(self) -> dict[str, Any]:
         return self._site.standing._asdict()
@@ -153,12 +144,7 @@ class Api:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer":
             raise FormError(401, "Send the token: Authorization: Bearer TOKEN.")
-        admission = self._site.signing_in.admit(token.strip(), request.client.host if request.client else "")
-        if admission.wait_seconds:
-            wait = int(admission.wait_seconds) + 1
-            raise FormError(429, f"Too many wrong tokens came from your address. Wait {wait} s.", wait)
-        if not admission.admitted:
-            raise FormError(401, "That is not the token.")
+        admit(self._site.signing_in, token.strip(), request)
 
     def _decide(self, body: Any) -> Any:
         names = _names(body)
@@ -180,8 +166,7 @@ class Api:
 
     def _receipt(self, receipt: Receipt) -> dict[str, Any]:
         decision = receipt.decision
-        waiting = self._site.deciding.waiting(receipt, self._site.view.facts().batch)
-        rejected = self._site.deciding.rejected(receipt, waiting)
+        waiting, rejected = self._site.outcome(receipt)
         return {
             "receipt": receipt.name,
             "time_ms": receipt.time_ms,
@@ -190,7 +175,10 @@ class Api:
             "why": decision.why,
             "transactions": [
                 {
-                    **_named(one),
+                    "half": str(one.half),
+                    "transaction_id": one.transaction_id,
+                    "group": one.group,
+                    "topic": one.topic,
                     "waiting": one.name in waiting,
                     "by_lane": one.half in receipt.by_lane,
                     "rejected": rejected.get(one.name, ""),
@@ -200,13 +188,8 @@ class Api:
         }
 
 
-def _row(row: InDoubt | Parked, groups: Mapping[str, GroupFacts]) -> dict[str, Any]:
-    said = {**row._asdict(), "half": str(row.half), "actions": list(actions_for(row))}
-    return {**said, "why": why_in_doubt(row, groups[row.group])} if isinstance(row, InDoubt) else said
-
-
-def _named(one: Chosen) -> dict[str, Any]:
-    return {"half": str(one.half), "transaction_id": one.transaction_id, "group": one.group, "topic": one.topic}
+def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
+    return lambda request: JSONResponse(answer(request))
 
 
 ID = "transaction_id"
@@ -230,10 +213,3 @@ def _names(body: Any) -> list[str]:
         if not isinstance(one, dict) or not isinstance(one.get("half"), str) or not isinstance(one.get(ID), str):
             raise FormError(422, f"Each of transactions must have texts for half and {ID}. Nothing was done.")
     return [f"{one['half']} {one[ID]}" for one in named]
-
-
-def _refused(error: FormError) -> Response:
-    headers = {"retry-after": str(error.wait_seconds)} if error.wait_seconds else {}
-    if error.status == 401:
-        headers["www-authenticate"] = 'Bearer realm="checkback"'
-    return JSONResponse({"error": error.sentence}, error.status, headers=headers)

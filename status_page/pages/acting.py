@@ -7,13 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
 from checkback.exceptions import CheckbackError
 from checkback.wire.protocol import Action
 from status_page.http.signing_in import Session, same
-from status_page.pages.forms import Form, FormError, form_of
+from status_page.pages.forms import FormError, admit, form_of
 from status_page.pages.rendering import Pages, link, redirect
 from status_page.site import Site
 from status_page.transactions.deciding import (
@@ -22,9 +23,9 @@ from status_page.transactions.deciding import (
     WHO_CHARACTERS,
     WHY_CHARACTERS,
     NobodyKnowsError,
-    OperatorDecision,
     problems,
 )
+from status_page.transactions.receipts import OperatorDecision
 
 _WAIT_SECONDS = 5
 
@@ -41,24 +42,17 @@ class Acting:
         if request.method == "GET":
             onward = _local(request.query_params.get("next", ""))
             return self._asking(request, onward, "", 200)
-        try:
-            form = await form_of(request)
-        except FormError as error:
-            return self._refused(request, error)
-        onward = _local(form.one("next"))
+        form = await form_of(request)
+        onward = _local(form.get("next", ""))
         known = request.cookies.get(self._before, "")
-        if not known or not same(form.one("form_token"), known):
+        if not known or not same(form.get("form_token", ""), known):
             return self._asking(request, onward, "That form was too old. Try again; this page needs cookies.", 403)
-        address = request.client.host if request.client else ""
-        admission = self._site.signing_in.admit(form.one("token"), address)
-        if admission.wait_seconds:
-            wait = int(admission.wait_seconds) + 1
-            said = f"Too many wrong tokens came from your address. Wait {wait} s, and try again."
-            answer = self._asking(request, onward, said, 429)
-            answer.headers["retry-after"] = str(wait)
+        try:
+            admit(self._site.signing_in, form.get("token", ""), request)
+        except FormError as error:
+            answer = self._asking(request, onward, error.sentence, error.status)
+            answer.headers.update(error.headers)
             return answer
-        if not admission.admitted:
-            return self._asking(request, onward, "That is not the token.", 401)
         answer = redirect(request, onward)
         self._set_cookie(request, answer, self._site.cookie, self._site.signing_in.begin().name)
         answer.delete_cookie(self._before, "", httponly=True, samesite="strict")
@@ -66,10 +60,7 @@ class Acting:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
-        try:
-            session, _ = await self._form(request)
-        except FormError as error:
-            return self._refused(request, error)
+        session, _ = await self._form(request)
         self._site.signing_in.end(session.name)
         answer = redirect(request, "/")
         answer.delete_cookie(self._site.cookie, "", httponly=True, samesite="strict")
@@ -92,40 +83,39 @@ class Acting:
 
     async def decide(self, request: Request) -> Response:
         """Do it."""
-        try:
-            _, form = await self._form(request)
-        except FormError as error:
-            return self._refused(request, error)
+        _, form = await self._form(request)
         return await run_in_threadpool(self._decide, request, form)
 
     def decided(self, request: Request) -> Response:
         """What was written, and what of it the job has judged."""
-        receipt = self._site.deciding.receipt(request.path_params["receipt"])
-        if receipt is None:
-            return self._pages.page(request, "nothing.html", "No such page", {}, status=404)
-        waiting = self._site.deciding.waiting(receipt, self._site.view.facts().batch)
-        refresh = _WAIT_SECONDS if waiting else 0
-        rejected = self._site.deciding.rejected(receipt, waiting)
+        receipt = self._site.receipt(request.path_params["receipt"])
+        waiting, rejected = self._site.outcome(receipt)
         shown = {"receipt": receipt, "waiting": waiting, "rejected": rejected}
+        refresh = _WAIT_SECONDS if waiting else 0
         return self._pages.page(request, "decided.html", "Written", shown, refresh=refresh)
+
+    def refused(self, request: Request, error: Any) -> Response:
+        """A :class:`FormError`."""
+        title = "Not done" if request.method == "POST" else "Not shown"
+        return self._pages.page(request, "refused.html", title, {"sentence": error.sentence}, status=error.status)
 
     @property
     def _before(self) -> str:
         """The cookie of a browser that has not signed in yet: its form says the same, which no other site's can."""
         return f"{self._site.cookie}-form"
 
-    async def _form(self, request: Request) -> tuple[Session, Form]:
+    async def _form(self, request: Request) -> tuple[Session, ImmutableMultiDict[str, str]]:
         session = self._site.session(request)
         if session is None:
             raise FormError(401, "Your session has ended. Sign in again.")
         form = await form_of(request)
-        if not same(form.one("form_token"), session.form_token):
+        if not same(form.get("form_token", ""), session.form_token):
             raise FormError(403, "That form is not of this session. Go back, load the page again, and try again.")
         return session, form
 
-    def _decide(self, request: Request, form: Form) -> Response:
-        action, names = form.one("action"), form.all("what")
-        who, why, seen = form.one("who").strip(), form.one("why").strip(), form.one("seen")
+    def _decide(self, request: Request, form: ImmutableMultiDict[str, str]) -> Response:
+        action, names = form.get("action", ""), form.getlist("what")
+        who, why, seen = form.get("who", "").strip(), form.get("why", "").strip(), form.get("seen", "")
         chosen, missing = self._site.deciding.chosen(names)
         shown = {"chosen": chosen, "missing": missing, "who": who, "why": why, "seen": seen}
         wrong = problems(action, chosen, who, why, seen)
@@ -160,9 +150,6 @@ class Acting:
         answer = self._pages.page(request, "sign_in.html", "Sign in", shown, status=status)
         self._set_cookie(request, answer, self._before, form_token)
         return answer
-
-    def _refused(self, request: Request, error: FormError) -> Response:
-        return self._pages.page(request, "refused.html", "Not done", {"sentence": error.sentence}, status=error.status)
 
     @staticmethod
     def _set_cookie(request: Request, answer: Response, name: str, value: str) -> None:

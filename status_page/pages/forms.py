@@ -1,11 +1,14 @@
 """Bodies of requests: short ones, and from our own forms."""
 
 import asyncio
-import json
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import ClientDisconnect, Request
+
+from checkback.wire.json_reading import read_sayable
+from status_page.http.signing_in import SigningIn
 
 MOST_BYTES = 256 * 1024
 """Of a body: 500 transactions, with ids in an alphabet that is long in URLs, fit in."""
@@ -21,25 +24,10 @@ class FormError(Exception):
         super().__init__(sentence)
         self.status = status
         self.sentence = sentence
-        self.wait_seconds = wait_seconds
+        self.headers = {"retry-after": str(wait_seconds)} if wait_seconds else {}
 
 
-class Form:
-    """Fields of a form; a name may come several times."""
-
-    def __init__(self, pairs: list[tuple[str, str]]) -> None:
-        self._pairs = pairs
-
-    def one(self, name: str) -> str:
-        """The first value of a field; empty when there is none."""
-        return next((value for key, value in self._pairs if key == name), "")
-
-    def all(self, name: str) -> list[str]:
-        """All values of a field."""
-        return [value for key, value in self._pairs if key == name]
-
-
-async def form_of(request: Request) -> Form:
+async def form_of(request: Request) -> ImmutableMultiDict[str, str]:
     """The fields of a form that one of our own pages sent.
 
     Raises:
@@ -50,10 +38,24 @@ async def form_of(request: Request) -> Form:
         raise FormError(415, "Send a form (application/x-www-form-urlencoded).")
     body = await _body(request)
     try:
-        pairs = parse_qsl(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_FIELDS)
+        fields = parse_qsl(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_FIELDS)
     except ValueError as error:
         raise FormError(413, f"A form has at most {_FIELDS} fields.") from error
-    return Form(pairs)
+    return ImmutableMultiDict(fields)
+
+
+def admit(signing_in: SigningIn, token: str, request: Request) -> None:
+    """Let a request through whose sender has shown the token.
+
+    Raises:
+        FormError: it is another one, or its address has to wait.
+    """
+    check = signing_in.admit(token, request.client.host if request.client else "")
+    if check.wait_seconds:
+        wait = int(check.wait_seconds) + 1
+        raise FormError(429, f"Too many wrong tokens came from your address. Wait {wait} s, and try again.", wait)
+    if not check.admitted:
+        raise FormError(401, "That is not the token.")
 
 
 async def json_of(request: Request) -> Any:
@@ -66,19 +68,16 @@ async def json_of(request: Request) -> Any:
         raise FormError(415, "Send JSON (content-type: application/json).")
     body = await _body(request)
     try:
-        said = json.loads(body)
-        json.dumps(said, ensure_ascii=False).encode()  # half a character is text in JSON, and nowhere else
-    except (ValueError, RecursionError) as error:
+        return read_sayable(body)
+    except ValueError as error:
         raise FormError(400, "The body is not JSON.") from error
-    return said
 
 
 def _refuse_others(request: Request) -> None:
     """Browsers say where a form comes from; the session's cookie and the form's token would keep it out as well."""
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise FormError(403, "This form was sent by a page of another site.")
-    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
+    elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if elsewhere or site not in {"same-origin", "none"}:
         raise FormError(403, "This form was sent by a page of another site.")
 
 

@@ -1,30 +1,26 @@
 """The pages that show."""
 
-import threading
 from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from checkback.exceptions import CheckbackError, ProtocolError
+from checkback.exceptions import CheckbackError
 from checkback.operations.in_doubt import InDoubt
 from checkback.wire.protocol import HalfPosition
 from status_page import overview
-from status_page.facts import GroupFacts
 from status_page.pages import charts
 from status_page.pages.rendering import REFRESH_SECONDS, Pages, link, redirect, style
 from status_page.pages.verdicts import verdicts
 from status_page.site import Site
 from status_page.transactions import lists
-from status_page.transactions.index import Index, Parked
+from status_page.transactions.index import Index, Parked, place_in
 from status_page.transactions.schema import PARKED, STATUS
-from status_page.transactions.story import Told
+from status_page.transactions.transaction_story import Told
 from status_page.words import reason_of
 
 _GROUPS = 100
 """On one page."""
-_STORIES = 2
-"""Read from Kafka at once: each costs the brokers and this process something."""
 _NAMES = 200
 """Suggested for a filter."""
 _ICON = (
@@ -41,7 +37,6 @@ class Showing:
     def __init__(self, site: Site, pages: Pages) -> None:
         self._site = site
         self._pages = pages
-        self._telling = threading.BoundedSemaphore(_STORIES)
 
     def overview(self, request: Request) -> Response:
         """Do transactions flow, which are in doubt, is anything parked, is the job behind."""
@@ -70,24 +65,20 @@ class Showing:
     def transaction(self, request: Request) -> Response:
         """All that is known of one, which is named by its place; a transaction id leads there."""
         named = request.path_params["named"]
-        half = _place(named)
+        half = place_in(named)
         if half is None:
             return self._called(request, named)
         return self._detail(request, half)
 
     def story(self, request: Request) -> Response:
         """The same, with all that Kafka has about it."""
-        half = _place(request.path_params["named"])
+        half = place_in(request.path_params["named"])
         if half is None or self._site.story is None:
             return self.nothing(request)
-        if not self._telling.acquire(blocking=False):
-            return self._detail(request, half, told_not="Other stories are being read. Try again in some seconds.")
         try:
             return self._detail(request, half, told=list(self._site.story(half)))
         except CheckbackError as error:
             return self._detail(request, half, told_not=str(error))
-        finally:
-            self._telling.release()
 
     def groups(self, request: Request) -> Response:
         """Producer groups, with their endpoints."""
@@ -98,7 +89,7 @@ class Showing:
         wanted = [group for group in overview.all_groups(facts, in_doubt) if text in group.group]
         begin = _number(request.query_params.get("from", ""))
         shown = {
-            "groups": [_GroupRow(group) for group in wanted[begin : begin + _GROUPS]],
+            "groups": wanted[begin : begin + _GROUPS],
             "total": len(wanted),
             "begin": begin,
             "step": _GROUPS,
@@ -129,7 +120,7 @@ class Showing:
         except ValueError as error:
             what, problem = lists.ListQuery(), str(error)
         listed = (lists.in_doubt if of == STATUS.name else lists.parked)(index, what, now_ms)
-        by_name = overview.by_name(facts)
+        by_name = overview.GroupsByName(facts)
         alike: dict[str, list[InDoubt | Parked]] = {}
         for row in listed.rows:
             reason = row.reason if isinstance(row, Parked) else str(reason_of(row, by_name[row.group]))
@@ -169,7 +160,7 @@ class Showing:
             "half": half,
             "row": row,
             "parked": parked,
-            "group": named and overview.by_name(facts)[named.group],
+            "group": named and overview.GroupsByName(facts)[named.group],
             "parked_ttl": self._site.settings.transactions.parked_ttl,
             "has_story": self._site.story is not None,
             "told": told,
@@ -181,26 +172,10 @@ class Showing:
         )
 
 
-class _GroupRow:
-    """A group, with what its row says of its health."""
-
-    def __init__(self, facts: GroupFacts) -> None:
-        self.facts = facts
-        self.well = sum(one.state != "skipped" for one in facts.endpoints)
-        self.endpoints = len(facts.endpoints)
-
-
 def _names(index: Index, of: str) -> dict[str, list[str]]:
     tallies = index.tallies(of)
     groups, topics = {one.group for one in tallies}, {one.topic for one in tallies}
     return {"group_names": sorted(groups)[:_NAMES], "topic_names": sorted(topics)[:_NAMES]}
-
-
-def _place(text: str) -> HalfPosition | None:
-    try:
-        return HalfPosition.parse(text)
-    except ProtocolError:
-        return None
 
 
 def _number(text: str) -> int:

@@ -38,6 +38,8 @@ class HealthAnswer(NamedTuple):
     link: str = ""
 
 
+_Verdict = tuple[Attention, str, str]
+"""An answer without its question."""
 _NONE: Mapping[str, str] = {}
 _UNKNOWN = "Not known yet"
 
@@ -49,10 +51,10 @@ def verdicts(facts: JobFacts, *, lacking: str = "", unasked: Mapping[str, str] =
     can be asked, and why.
     """
     return (
-        _flows(facts),
-        _in_doubt(facts, unasked, lacking),
-        _parked(facts.parked, lacking),
-        _behind(facts),
+        HealthAnswer("Do transactions flow?", *_flows(facts)),
+        HealthAnswer("Which are in doubt?", *_in_doubt(facts, unasked, lacking), "/transactions"),
+        HealthAnswer("Is anything parked?", *_parked(facts.parked, lacking), "/parked"),
+        HealthAnswer("Is the job behind?", *_behind(facts)),
     )
 
 
@@ -65,11 +67,10 @@ def per_minute(points: tuple[FlowPoint, ...], name: str, now_ms: int) -> float:
     return float(sum(getattr(point, name) for point in lately)) / minutes
 
 
-def _flows(facts: JobFacts) -> HealthAnswer:
-    question = "Do transactions flow?"
+def _flows(facts: JobFacts) -> _Verdict:
     batch = facts.batch
     if batch is None:
-        return _starting(question, facts)
+        return _starting(facts)
     still_ms = facts.now_ms - batch.ended_ms
     if still_ms > min(_STALLED_MS, max(_LATE_MS, _LATE_BATCHES * batch.seconds * 1000)):
         level, answer = (Attention.ACT, "No") if still_ms > _STALLED_MS else (Attention.LOOK, "Not at present")
@@ -77,42 +78,41 @@ def _flows(facts: JobFacts) -> HealthAnswer:
         if facts.kafka_away_ms is not None:
             away = duration((facts.now_ms - facts.kafka_away_ms) / 1000)
             level, answer, detail = Attention.ACT, "No", f"Kafka has not answered for {away}; the job retries."
-        return HealthAnswer(question, level, answer, detail)
+        return level, answer, detail
     if facts.held:
         most, messages = facts.held[0], sum(one.number for one in facts.held)
         topic, why = clipped(most.topic, _NAME), clipped(most.reason.rstrip("."), _CAUSE)
         waiting = f"{count(messages, 'committed message')} held; topic {topic}: {why}."
-        return HealthAnswer(question, Attention.LOOK, "Not all", waiting)
+        return Attention.LOOK, "Not all", waiting
     half, committed = (per_minute(facts.flow, name, facts.now_ms) for name in ("half", "committed"))
     if not (half or committed):
-        since = _since(facts)
+        since = _lately(facts, "for 5 min")
         waits = sum(one.records for one in facts.backlog or ())
         if waits or facts.backlog is None:
             waiting = f"; {count(waits, 'record')} to be taken in" if waits else ""
-            return HealthAnswer(
-                question, Attention.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}."
-            )
-        return _as_far_as_known(question, facts, "Quiet", f"The job runs; nothing has come {since}.")
+            return Attention.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}."
+        return _as_far_as_known(facts, "Quiet", f"The job runs; nothing has come {since}.")
     by_lane = per_minute(facts.flow, "by_lane", facts.now_ms)
     lanes = f" ({number(by_lane)} delivered by their producers' lanes)" if by_lane else ""
-    detail = f"{number(half)} half messages and {number(committed)} commits{lanes} a minute, {_over(facts)}."
-    return _as_far_as_known(question, facts, "Yes", detail)
+    over = _lately(facts, "over the last 5 min")
+    detail = f"{number(half)} half messages and {number(committed)} commits{lanes} a minute, {over}."
+    return _as_far_as_known(facts, "Yes", detail)
 
 
-def _as_far_as_known(question: str, facts: JobFacts, answer: str, detail: str) -> HealthAnswer:
+def _as_far_as_known(facts: JobFacts, answer: str, detail: str) -> _Verdict:
     if facts.held_known:
-        return HealthAnswer(question, Attention.WELL, answer, detail)
+        return Attention.WELL, answer, detail
     held = "Whether messages from before its start are held is not known yet."
-    return HealthAnswer(question, Attention.LOOK, answer, f"{detail} {held}")
+    return Attention.LOOK, answer, f"{detail} {held}"
 
 
-def _starting(question: str, facts: JobFacts) -> HealthAnswer:
+def _starting(facts: JobFacts) -> _Verdict:
     """Before the first batch has ended: which step of the start it is, and for how long."""
     step = next((one for one in reversed(facts.steps) if one.seconds is None), None)
     doing = f" Now, for {duration((facts.now_ms - step.began_ms) / 1000)}: {step.name}." if step else ""
     said = f"No batch has ended yet; started {_ago(facts.started_ms, facts.now_ms)}.{doing}"
     late = facts.running_ms is not None and facts.now_ms - facts.running_ms > _STALLED_MS
-    return HealthAnswer(question, Attention.ACT if late else Attention.LOOK, "No" if late else "Starting", said)
+    return Attention.ACT if late else Attention.LOOK, "No" if late else "Starting", said
 
 
 def _ago(then_ms: int, now_ms: int) -> str:
@@ -120,28 +120,21 @@ def _ago(then_ms: int, now_ms: int) -> str:
     return said if said == "just now" else f"{said} ago"
 
 
-def _since(facts: JobFacts) -> str:
+def _lately(facts: JobFacts, five_minutes: str) -> str:
     if facts.now_ms - facts.started_ms >= _LATELY_MS:
-        return "for 5 min"
-    return f"since its start, {_ago(facts.started_ms, facts.now_ms)}"
-
-
-def _over(facts: JobFacts) -> str:
-    if facts.now_ms - facts.started_ms >= _LATELY_MS:
-        return "over the last 5 min"
+        return five_minutes
     return f"since the start, {_ago(facts.started_ms, facts.now_ms)}"
 
 
-def _in_doubt(facts: JobFacts, unasked: Mapping[str, str], lacking: str) -> HealthAnswer:
-    question, link = "Which are in doubt?", "/transactions"
+def _in_doubt(facts: JobFacts, unasked: Mapping[str, str], lacking: str) -> _Verdict:
     total, oldest_ms = facts.in_doubt, facts.in_doubt_oldest_ms
     if total is None:
-        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
+        return Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE)
     blind = facts.batch is None  # what of these is decided, what else waits, and whom one can ask, is not known yet
     if not total or oldest_ms is None:
         if blind:
-            return HealthAnswer(question, Attention.LOOK, _UNKNOWN, "No batch has ended since the job's start.", link)
-        return HealthAnswer(question, Attention.WELL, "None", "Nothing is open that had to be asked about.", link)
+            return Attention.LOOK, _UNKNOWN, "No batch has ended since the job's start."
+        return Attention.WELL, "None", "Nothing is open that had to be asked about."
     waited = facts.now_ms - oldest_ms
     level = Attention.LOOK if blind or waited >= _OLD_MS else Attention.WELL
     said = "The oldest one was" if total > 1 else "It was"
@@ -152,55 +145,47 @@ def _in_doubt(facts: JobFacts, unasked: Mapping[str, str], lacking: str) -> Heal
         more = f" and {count(len(unasked) - 1, 'other')}" if len(unasked) > 1 else ""
         kind = clipped(why.partition(":")[0], _KIND)  # not which, and what it said: that is below
         detail = f"Nobody to ask in group {clipped(name, _NAME)} ({kind}){more}."
-    return HealthAnswer(question, level, number(total), detail, link)
+    return level, number(total), detail
 
 
-def _parked(total: int | None, lacking: str) -> HealthAnswer:
-    question, link = "Is anything parked?", "/parked"
+def _parked(total: int | None, lacking: str) -> _Verdict:
     if total is None:
-        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
+        return Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE)
     if not total:
-        return HealthAnswer(question, Attention.WELL, "Nothing", "No message waits for an operator.", link)
+        return Attention.WELL, "Nothing", "No message waits for an operator."
     waits = "message waits" if total == 1 else "messages wait"
-    return HealthAnswer(
-        question, Attention.ACT, number(total), f"{waits.capitalize()} for an operator's decision.", link
-    )
+    return Attention.ACT, number(total), f"{waits.capitalize()} for an operator's decision."
 
 
-def _behind(facts: JobFacts) -> HealthAnswer:
-    question = "Is the job behind?"
+def _behind(facts: JobFacts) -> _Verdict:
     held = max(facts.held_back, key=lambda one: one.seconds, default=None)
     if held is not None:
         detail = (
             f"Somebody's open Kafka transaction has hidden partition {held.partition} of {held.topic} "
             f"for {duration(held.seconds)}{f': it is of {held.writer}' if held.writer else ''}."
         )
-        return HealthAnswer(question, Attention.LOOK, "Held back", detail)
+        return Attention.LOOK, "Held back", detail
     if facts.backlog is None:
-        return HealthAnswer(
-            question, Attention.LOOK, _UNKNOWN, "What waits in Kafka, or what has been taken in, is not known."
-        )
+        return Attention.LOOK, _UNKNOWN, "What waits in Kafka, or what has been taken in, is not known."
     records = sum(one.records for one in facts.backlog)
     if records:
-        return _waiting(question, facts, records)
+        return _waiting(facts, records)
     if facts.batch is None:
-        return HealthAnswer(question, Attention.LOOK, "Starting", "Nothing waits in Kafka; no batch has ended yet.")
-    return HealthAnswer(question, Attention.WELL, "No", "All records have been taken in.")
+        return Attention.LOOK, "Starting", "Nothing waits in Kafka; no batch has ended yet."
+    return Attention.WELL, "No", "All records have been taken in."
 
 
-def _waiting(question: str, facts: JobFacts, records: int) -> HealthAnswer:
+def _waiting(facts: JobFacts, records: int) -> _Verdict:
     batch, waits = facts.batch, count(records, "record")
     if batch and facts.now_ms - batch.ended_ms < _BEHIND_SECONDS * 1000 and records <= (facts.batch_limit or 0):
-        return HealthAnswer(question, Attention.WELL, "No", f"{waits} to be taken in: the next batch reads them all.")
+        return Attention.WELL, "No", f"{waits} to be taken in: the next batch reads them all."
     # the fastest: a batch of few records takes as long as one of many, and says nothing of what the job can do
     speed = max((one.records_per_second for one in (*facts.batches, *([batch] if batch else []))), default=0.0)
     seconds = records / speed if speed else None
     if seconds is not None and seconds < _BEHIND_SECONDS:
-        return HealthAnswer(
-            question, Attention.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at its best speed."
-        )
+        return Attention.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at its best speed."
     after = f"{duration(seconds)} at its best speed" if seconds else _nothing_taken_in(facts)
-    return HealthAnswer(question, Attention.LOOK, "Yes", f"{waits} to be taken in: {after}.")
+    return Attention.LOOK, "Yes", f"{waits} to be taken in: {after}."
 
 
 def _nothing_taken_in(facts: JobFacts) -> str:

@@ -6,107 +6,53 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
-from checkback.exceptions import OperatorError, ProtocolError
+from checkback.exceptions import CheckbackError, OperatorError, ProtocolError
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.lanes import LanesSettled, Look, Wish, no_lanes, settled
-from checkback.operations.operator_ops import Row
+from checkback.operations.operator_ops import OperatorOps
 from checkback.operations.parked import IN_DOUBT_ACTIONS, parked_actions
 from checkback.wire.delivered import LaneFact
 from checkback.wire.printable import printable
 from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from status_page.facts import BatchFacts
-from status_page.transactions.index import Index, Parked
+from status_page.transactions.index import Index, Parked, place_in
+from status_page.transactions.receipts import Chosen, OperatorDecision, Receipt
 
 _LOGGER = logging.getLogger(__name__)
 MOST_AT_ONCE = 500
 WHO_CHARACTERS = 100
 WHY_CHARACTERS = 500
 _RECEIPTS = 200
-_CLOCKS_MS = 60_000
-"""Clocks of brokers differ by less."""
-
 ACTIONS = (Action.COMMIT, Action.ROLLBACK, Action.RESUME, Action.REDELIVER)
-
-
-class Chosen(NamedTuple):
-    """A transaction, or a parked message, that somebody wants to decide about."""
-
-    half: HalfPosition
-    transaction_id: str
-    group: str
-    topic: str
-    actions: tuple[Action, ...]
-    """What is of use for it."""
-    contested: bool = False
-    """Whether only its real topic tells if its lane has delivered it."""
-
-    @property
-    def name(self) -> str:
-        """What names it in forms and in the API's bodies: its place and its id."""
-        return f"{self.half} {self.transaction_id}"
-
-
-class OperatorDecision(NamedTuple):
-    """What somebody wants done."""
-
-    action: Action
-    chosen: tuple[Chosen, ...]
-    who: str
-    why: str
-    seen: LaneFact | None = None
-    """What was seen in the real topics, for those of which nobody else can know."""
-
-
-class Receipt(NamedTuple):
-    """What was done."""
-
-    name: str
-    decision: OperatorDecision
-    time_ms: int
-    by_lane: frozenset[HalfPosition] = frozenset()
-    """These are committed, which was not asked for: their lanes have delivered them."""
-
-
-Rejections = Callable[[int], Mapping[tuple[str, str, str], str]]
-"""Why the job has rejected operators' ops since a time, by half message, transaction id and action."""
 
 
 class NobodyKnowsError(OperatorError):
     """Nobody can know of a message whether its lane has delivered it; nothing is written."""
 
 
-class Ops(Protocol):
-    """:class:`checkback.operations.operator_ops.OperatorOps`, as it is used here."""
-
-    def __enter__(self) -> Self:
-        """Connect."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let go."""
-
-    def write(self, rows: Iterable[Row], action: Action, remark: str = "", fact: LaneFact | None = None) -> int:
-        """Write an op for each."""
-
-
 class Deciding:
     """Writes ops, and remembers for a while what was written.
 
-    ``connect`` opens what writes; ``look`` finds out what lanes have done; ``rejections`` reads what the job rejected.
+    ``connect`` opens what writes; ``look`` finds out what lanes have done; ``kept`` reads receipts from before a
+    restart, and ``read_rejected`` which of its ops the job rejected: both of
+    :class:`~status_page.transactions.receipts.KafkaReceipts`.
     """
 
     def __init__(
         self,
         index: Index,
-        connect: Callable[[], Ops],
+        connect: Callable[[], OperatorOps],
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         look: Look = no_lanes,
-        rejections: Rejections = lambda _since_ms: {},
+        kept: Callable[[str], Receipt | None] = lambda _name: None,
+        read_rejected: Callable[[Receipt], bool] = lambda _receipt: True,
     ) -> None:
-        self._rejections = rejections
+        self._kept = kept
+        self._read_rejected = read_rejected
         self._look = look
         self._index = index
         self._connect = connect
@@ -116,14 +62,8 @@ class Deciding:
 
     def chosen(self, names: Sequence[str]) -> tuple[list[Chosen], list[str]]:
         """The transactions with these names (:attr:`Chosen.name`), each once, and the names of those not there."""
-        found, missing = {}, []
-        for name in dict.fromkeys(names[:MOST_AT_ONCE]):
-            one = self._one(name)
-            if one is None:
-                missing.append(name)
-            else:
-                found[one.name] = one
-        return list(found.values()), missing
+        found = {name: self._one(name) for name in names[:MOST_AT_ONCE]}
+        return [one for one in found.values() if one], [name for name, one in found.items() if one is None]
 
     def write(self, decision: OperatorDecision) -> Receipt:
         """Write an op for each, and wait until Kafka has them all.
@@ -141,16 +81,14 @@ class Deciding:
                 with self._connect() as ops:
                     for write in lanes.writes:
                         ops.write(write.rows, write.action, remark, write.fact)
+                    by_lane = frozenset(half for _, _, half in lanes.delivered)
+                    receipt = Receipt(secrets.token_urlsafe(12), decision, self._now_ms(), by_lane)
+                    _file(ops, receipt)
             except ProtocolError as error:
                 raise OperatorError(f"One of them cannot be named in an op: {error}") from error
             finally:
                 _log(decision)
-            by_lane = frozenset(half for _, _, half in lanes.delivered)
-            receipt = Receipt(secrets.token_urlsafe(12), decision, self._now_ms(), by_lane)
-            self._receipts[receipt.name] = receipt
-            while len(self._receipts) > _RECEIPTS:
-                self._receipts.popitem(last=False)
-        return receipt
+        return self._remembered(receipt)
 
     def _settled(self, decision: OperatorDecision) -> LanesSettled:
         wishes = [Wish((one.transaction_id, one.group, one.half), one.contested) for one in decision.chosen]
@@ -165,33 +103,54 @@ class Deciding:
         return lanes
 
     def receipt(self, name: str) -> Receipt | None:
-        """What was written; None when it was too long ago, or never."""
-        return self._receipts.get(name)
+        """What was written, also before the job's last restart; None if nothing was.
 
-    def waiting(self, receipt: Receipt, batch: BatchFacts | None) -> set[str]:
-        """Names of those whose op the job has not judged yet, as far as its last batch and the lists say."""
+        Raises:
+            OperatorError: it cannot be read now.
+            KafkaUnreachableError: Kafka does not answer.
+        """
+        known = self._receipts.get(name) or self._kept(name)
+        return known and self._remembered(known)
+
+    def outcome(self, receipt: Receipt, batch: BatchFacts | None) -> tuple[set[str], Mapping[str, str]]:
+        """Names of those of which nothing is known yet, and why the job rejected some.
+
+        The last batch, the lists and ``cb.rejected`` tell.
+        """
         decision = receipt.decision
-        names = [one.name for one in decision.chosen]
+        names = {one.name for one in decision.chosen}
         if batch is None or batch.ended_ms - batch.seconds * 1000 <= receipt.time_ms:
-            return set(names)  # one that is gone from the lists was perhaps decided by another op
-        return {one.name for one in self.chosen(names)[0] if decision.action in one.actions}
+            return names, {}  # one that is gone from the lists was perhaps decided by another op
+        judged = names - {one.name for one in self.chosen([*names])[0] if decision.action in one.actions}
+        if judged - receipt.settled:
+            with suppress(CheckbackError):  # then it is not known yet
+                receipt.settled |= judged if self._read_rejected(receipt) else set()
+        return names - (judged & (receipt.settled | receipt.rejected.keys())), receipt.rejected
 
-    def rejected(self, receipt: Receipt, waiting: Container[str]) -> dict[str, str]:
-        """Why the job rejected the op, by name, of those that lost: another decision came first."""
-        judged = [one for one in receipt.decision.chosen if one.name not in waiting]
-        reasons = self._rejections(receipt.time_ms - _CLOCKS_MS) if judged else {}
-        keys = {one.name: (str(one.half), one.transaction_id, receipt.decision.action.value) for one in judged}
-        return {name: reasons[key] for name, key in keys.items() if key in reasons}
+    def _remembered(self, receipt: Receipt) -> Receipt:
+        self._receipts[receipt.name] = receipt
+        while len(self._receipts) > _RECEIPTS:
+            self._receipts.popitem(last=False)
+        return receipt
 
     def _one(self, name: str) -> Chosen | None:
         place, _, transaction_id = name.partition(" ")
-        try:
-            half = HalfPosition.parse(place)
-        except ProtocolError:
+        half = place_in(place)
+        if half is None:
             return None
         row = self._index.in_doubt_at(half)
         rows: list[InDoubt | Parked] = [*self._index.parked_at(half), *([row] if row else [])]
         return next((chosen_of(row) for row in rows if row.transaction_id == transaction_id), None)
+
+
+def _file(ops: OperatorOps, receipt: Receipt) -> None:
+    """Keep it in Kafka, under a name that has its place there."""
+    try:
+        partition, offset, receipt.filed_ms = ops.file(receipt.to_record())
+    except (KafkaError, CheckbackError) as error:
+        _LOGGER.warning("The receipt of an operator's decision is gone after a restart of the job: %s", error)
+    else:
+        receipt.name = f"{HalfPosition(partition, offset)}:{receipt.name}"
 
 
 def chosen_of(row: InDoubt | Parked) -> Chosen:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from checkback.exceptions import ProtocolError
 from checkback.operations.in_doubt import MOST_REMARK_BYTES, InDoubt
 from checkback.operations.parked import ParkedMessage
 from checkback.wire.protocol import MAX_GROUP_BYTES, MAX_NUMBERED_ID_BYTES, MAX_TOPIC_BYTES, HalfPosition
@@ -201,7 +202,7 @@ class Index:
         return rows if order is _FORWARDS else rows[::-1]
 
     def _called(self, table: str, text: str, limit: int) -> list[tuple[Any, ...]]:
-        found = self._at(table, _place(text), limit)
+        found = self._at(table, place_in(text), limit)
         rows = self._read(
             f"SELECT * FROM {table} WHERE id >= ? AND id < ? ORDER BY id, partition, offset LIMIT ?",  # noqa: S608  (our own names only)
             (_utf8(text), _utf8(text) + "\U0010ffff", min(limit, MOST_ROWS + 1)),
@@ -249,11 +250,12 @@ def _utf8(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _place(text: str) -> HalfPosition | None:
-    partition, _, offset = text.partition(":")
-    if partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit() and len(text) < 40:
-        return HalfPosition(int(partition), int(offset))
-    return None
+def place_in(text: str) -> HalfPosition | None:
+    """The place that a text names, as ``3:4711``; None if it names none."""
+    try:
+        return HalfPosition.parse(text)
+    except ProtocolError:
+        return None
 
 
 def _fits(*numbers: int) -> bool:

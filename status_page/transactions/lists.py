@@ -73,19 +73,19 @@ def asked(query: Mapping[str, str]) -> ListQuery:
 def in_doubt(index: Index, what: ListQuery, now_ms: int) -> ListPage:
     """A page of the transactions that are in doubt, the oldest first."""
     if what.text:
-        rows = index.in_doubt_called(what.text, what.limit + 1)
-        return _called(rows[: what.limit], len(rows))
-    found = index.in_doubt(_wanted(what, now_ms), what.limit + 1, what.after, what.before)
-    return _page(found, what, index.total(STATUS.name, _wanted(what, now_ms)))
+        return _called(index.in_doubt_called(what.text, what.limit + 1), what)
+    wanted = _wanted(what, now_ms)
+    rows = index.in_doubt(wanted, what.limit + 1, what.after, what.before)
+    return _page(rows, what, index.total(STATUS.name, wanted))
 
 
 def parked(index: Index, what: ListQuery, now_ms: int) -> ListPage:
     """A page of the parked messages, those first that have waited longest."""
     if what.text:
-        rows = index.parked_called(what.text, what.limit + 1)
-        return _called(rows[: what.limit], len(rows))
-    found = index.parked(_wanted(what, now_ms), what.limit + 1, what.after, what.before)
-    return _page(found, what, index.total(PARKED.name, _wanted(what, now_ms)))
+        return _called(index.parked_called(what.text, what.limit + 1), what)
+    wanted = _wanted(what, now_ms)
+    rows = index.parked(wanted, what.limit + 1, what.after, what.before)
+    return _page(rows, what, index.total(PARKED.name, wanted))
 
 
 def said(total: Total) -> str:
@@ -98,8 +98,9 @@ def _wanted(what: ListQuery, now_ms: int) -> RowFilter:
     return RowFilter(what.group, what.topic, max(before_ms, 1) if what.older_than else 0)
 
 
-def _called(rows: Sequence[InDoubt | Parked], number: int) -> ListPage:
-    return ListPage(tuple(rows), Total(len(rows), number <= len(rows)), cut=number > len(rows))
+def _called(found: Sequence[InDoubt | Parked], what: ListQuery) -> ListPage:
+    rows, cut = tuple(found[: what.limit]), len(found) > what.limit
+    return ListPage(rows, Total(len(rows), not cut), cut=cut)
 
 
 def _page(found: Sequence[InDoubt | Parked], what: ListQuery, total: Total) -> ListPage:

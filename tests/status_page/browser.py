@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.lanes import Findings
-from checkback.operations.operator_ops import Row
+from checkback.operations.operator_ops import OperatorOps, Row
 from checkback.operations.parked import ParkedMessage
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
@@ -22,7 +22,7 @@ from status_page.facts import BatchFacts, GroupFacts, JobFacts
 from status_page.http.signing_in import SigningIn
 from status_page.site import Site
 from status_page.transactions.deciding import Deciding
-from status_page.transactions.story import Story, Told
+from status_page.transactions.transaction_story import Story, Told
 from tests.status_page.sample import SampleTransactions
 
 TOKEN = "sixteen characters"  # noqa: S105  (of a page that decides nothing)
@@ -58,19 +58,27 @@ class FixedView:
         return self.facts_given
 
 
-class RecordingOps:
+class RecordingOps(OperatorOps):
     """Takes ops, or raises."""
 
     def __init__(self) -> None:
         self.written: list[tuple[Row, Action, str]] = []
         self.facts: list[LaneFact | None] = []
         self.fails: Exception | None = None
+        self.filed: list[bytes] = []
+        self.not_filed: Exception | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *of: object) -> None:
         pass
+
+    def file(self, value: bytes) -> tuple[int, int, int]:
+        if self.not_filed is not None:
+            raise self.not_filed
+        self.filed.append(value)
+        return 0, len(self.filed) - 1, NOW_MS
 
     def write(self, rows: Iterable[Row], action: Action, remark: str = "", fact: LaneFact | None = None) -> int:
         if self.fails is not None:

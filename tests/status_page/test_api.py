@@ -185,7 +185,7 @@ def test_a_decision_is_written_for_who_shows_the_token(place: Place, api: Browse
     again = fits(api.get(f"/api/v1/decisions/{said['receipt']}"), "decided")
     assert again == said
     assert fits(api.get("/api/v1/decisions/nothing"), "decided") == {
-        "error": "The job remembers no such decision since its start. 'checkback audit' lists them."
+        "error": "There is no such decision. 'checkback audit' lists all."
     }
 
 

@@ -9,9 +9,9 @@ from checkback.operations.in_doubt import InDoubt
 from checkback.wire.checks import SILENT
 from checkback.wire.protocol import HalfPosition
 from status_page.facts import MOST_GROUPS, BatchFacts, EndpointFacts, GroupFacts, JobFacts, TopicInDoubt
-from status_page.overview import by_name, in_doubt_by_topic, stuck, unasked, while_nobody_can_be_heard
+from status_page.overview import GroupsByName, in_doubt_by_topic, stuck, unasked, while_nobody_can_be_heard
 from status_page.transactions.index import Index
-from status_page.transactions.standing import ListStanding
+from status_page.transactions.reading import ListStanding
 from status_page.words import NO_ENDPOINT
 from tests.status_page.browser import NOW_MS, Place, doubtful, given_up
 from tests.status_page.pages.test_pages import text_of
@@ -56,7 +56,7 @@ def test_a_topic_without_an_endpoint_is_red_though_the_group_has_one(topics: tup
     index.take_status([(HalfPosition(0, 1), row())])
     by_topic = in_doubt_by_topic(index, view)
     assert by_topic == [TopicInDoubt("limited", "orders", 1, why)]
-    assert [one.unasked for one in stuck(index, view, by_topic)[0]] == [why]
+    assert [one.of.unasked for one in stuck(index, view, by_topic)[0]] == [why]
     assert unasked(by_topic) == ({"limited": why} if why else {})
     assert in_doubt_by_topic(index, facts(replace(WELL, unasked="skipped")))[0].unasked == "skipped"
 
@@ -115,6 +115,6 @@ def test_while_kafka_is_away_nobodys_silence_is_held_against_him() -> None:
 
 def test_of_a_group_beyond_those_that_the_job_tells_of_nothing_is_known() -> None:
     some = replace(facts(WELL), endpoints_known=True)
-    assert (by_name(some)["another"].open, by_name(some)["another"].unasked) == (0, NO_ENDPOINT)
+    assert (GroupsByName(some)["another"].open, GroupsByName(some)["another"].unasked) == (0, NO_ENDPOINT)
     many = replace(some, groups=tuple(GroupFacts(str(number), 1) for number in range(MOST_GROUPS)))
-    assert (by_name(many)["another"].open, by_name(many)["another"].unasked) == (None, "")
+    assert (GroupsByName(many)["another"].open, GroupsByName(many)["another"].unasked) == (None, "")

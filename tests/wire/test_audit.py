@@ -29,7 +29,16 @@ def test_what_is_empty_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"kind": "praise"}, {"who": 1}, {"number": -1}, {"number": True}, {"number": 2**63}, {"halves": 7}]
+    "changed",
+    [
+        {"kind": "receipt"},
+        {"kind": "praise"},
+        {"who": 1},
+        {"number": -1},
+        {"number": True},
+        {"number": 2**63},
+        {"halves": 7},
+    ],
 )
 def test_anything_else_is_none(changed: dict[str, object]) -> None:
     with pytest.raises(ProtocolError, match="no record of the audit topic"):

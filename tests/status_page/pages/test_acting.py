@@ -339,7 +339,7 @@ def test_receipts_are_forgotten_at_some_time() -> None:
     browser = signed_in(place)
     first = target(browser.decide("commit", "0:0 tx-0"))
     chosen, _ = place.deciding.chosen(["0:0 tx-0"])
-    from status_page.transactions.deciding import OperatorDecision  # noqa: PLC0415  (only here)
+    from status_page.transactions.receipts import OperatorDecision  # noqa: PLC0415  (only here)
 
     for _ in range(200):
         place.deciding.write(OperatorDecision(Action.COMMIT, tuple(chosen), "a", "b"))

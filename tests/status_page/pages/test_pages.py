@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from checkback.exceptions import KafkaUnreachableError
-from checkback.wire.protocol import HalfPosition
 from status_page.facts import (
     BatchFacts,
     EndpointFacts,
@@ -18,8 +17,8 @@ from status_page.facts import (
     OpenOfTopic,
     PartitionBacklog,
 )
-from status_page.transactions.standing import ListStanding
-from status_page.transactions.story import Told
+from status_page.transactions.reading import ListStanding
+from status_page.transactions.transaction_story import Told
 from tests.status_page.browser import NOW_MS, Place, doubtful, given_up, group, target
 from tests.status_page.sample import SampleView, flow
 
@@ -233,23 +232,6 @@ def test_a_story_that_cannot_be_told_is_no_error_page() -> None:
     assert "No Kafka answers at k:9092." in answer.text
     place.story = None
     assert place.browser().get("/transactions/0:0/story").status_code == 404
-
-
-def test_two_stories_are_read_at_once_and_no_more() -> None:
-    place = busy()
-    browser = place.browser()
-    inside: list[str] = []
-
-    def told(_: HalfPosition) -> list[Told]:
-        if not inside or "Other stories" not in inside[0]:
-            inside.insert(0, text_of(browser.get("/transactions/0:0/story").text))
-        return []
-
-    place.tells = told
-    browser = place.browser()
-    assert "Kafka has nothing about it." in text_of(browser.get("/transactions/0:0/story").text)
-    assert ["Other stories are being read." in one for one in inside] == [False, True]
-    assert "Kafka has nothing about it." in text_of(browser.get("/transactions/0:0/story").text)
 
 
 def test_what_is_parked_says_what_can_be_done() -> None:

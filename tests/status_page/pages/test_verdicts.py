@@ -15,7 +15,7 @@ from status_page.facts import (
     StepFacts,
     topics_in_doubt,
 )
-from status_page.overview import all_groups, by_name, unasked
+from status_page.overview import GroupsByName, all_groups, unasked
 from status_page.pages import charts
 from status_page.pages.verdicts import Attention, HealthAnswer, verdicts
 from status_page.words import NO_ENDPOINT
@@ -132,9 +132,9 @@ def test_nothing_is_green_while_it_is_not_known() -> None:
 def test_a_job_that_has_taken_in_nothing_is_not_quiet_while_records_wait() -> None:
     waiting = answers(backlog=(PartitionBacklog("cb.half", 0, 2_000),))[0]
     assert (waiting.level, waiting.answer) == (Attention.LOOK, "Not at present")
-    assert waiting.detail == "Nothing has been taken in since its start, 1 min ago; 2,000 records to be taken in."
+    assert waiting.detail == "Nothing has been taken in since the start, 1 min ago; 2,000 records to be taken in."
     blind = answers(backlog=None)[0]
-    assert (blind.level, blind.detail) == (Attention.LOOK, "Nothing has been taken in since its start, 1 min ago.")
+    assert (blind.level, blind.detail) == (Attention.LOOK, "Nothing has been taken in since the start, 1 min ago.")
 
 
 def test_what_is_in_doubt_for_long_needs_a_look() -> None:
@@ -150,7 +150,7 @@ def test_what_is_in_doubt_for_long_needs_a_look() -> None:
 def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     view = facts(endpoints_known=True, groups=(GroupFacts("well"),), **doubt(20_003, 1_000))
     counts = {("well", "a"): 3, ("never", "b"): 20_000, ("never", "a"): 7, ("over", "a"): 0}
-    stuck = unasked(topics_in_doubt(counts, by_name(view)))
+    stuck = unasked(topics_in_doubt(counts, GroupsByName(view)))
     assert stuck == {"never": NO_ENDPOINT}
     found = verdicts(view, unasked=stuck)[1]
     assert found.level == Attention.ACT
@@ -159,7 +159,7 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     assert (named.group, other.group) == ("well", "never")
     assert (other.open, other.open_bytes, other.delayed, other.parked) == (None,) * 4, "they were not counted"
     assert all_groups(facts(counted=True), {"never": 1})[0].open == 0
-    elsewhere = topics_in_doubt(counts, by_name(facts()))
+    elsewhere = topics_in_doubt(counts, GroupsByName(facts()))
     assert not unasked(elsewhere), "endpoints of other processes are not known here"
 
 

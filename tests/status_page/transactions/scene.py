@@ -9,8 +9,7 @@ from kafka import TopicPartition
 from checkback.operations.in_doubt import MOST_REMARK_BYTES
 from checkback.wire.protocol import Topics
 from status_page.transactions.index import Index
-from status_page.transactions.reading import IndexReader
-from status_page.transactions.standing import ListStanding, ReadingProgress
+from status_page.transactions.reading import IndexReader, ListStanding, ReadingProgress
 from tests.job_records import status_row
 from tests.needs_no_repair import NeedsNoRepair
 

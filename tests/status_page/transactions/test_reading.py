@@ -10,7 +10,7 @@ from kafka.errors import KafkaTimeoutError
 
 from checkback.operations.in_doubt import in_doubt, newest
 from checkback.wire.protocol import HalfPosition
-from status_page.transactions.standing import ListStanding
+from status_page.transactions.reading import ListStanding
 from tests.status_page.transactions.scene import NONSENSE, TOPICS, Record, Set, odd, parked, row
 
 

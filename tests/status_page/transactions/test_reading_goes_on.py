@@ -10,11 +10,10 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthoriza
 
 from checkback.exceptions import NotAllowedError
 from checkback.wire.protocol import HalfPosition
-from status_page.transactions.following import Follower
-from status_page.transactions.index import Index
-from status_page.transactions.reading import IndexReader
+from conf import Settings
+from status_page.transactions.lookup import Transactions
+from status_page.transactions.reading import IndexReader, ListStanding
 from status_page.transactions.schema import PARKED, STATUS
-from status_page.transactions.standing import ListStanding, ReadingProgress
 from tests.place import wait_until
 from tests.status_page.transactions.scene import TOPICS, FakeConsumer, Set, parked, row
 
@@ -105,10 +104,9 @@ class Followed:
 
     def __init__(self, *consumers: FakeConsumer | Exception) -> None:
         self.consumers = list(consumers)
-        self.index = Index()
-        self.progress = ReadingProgress()
         self.connected = 0
-        self.follower = Follower(TOPICS, self.index, self._connect, self.progress)
+        self.follower = Transactions(Settings(), self._connect)
+        self.index = self.follower.index
 
     def _connect(self) -> FakeConsumer:
         self.connected += 1
@@ -119,15 +117,16 @@ class Followed:
 
 
 def test_the_thread_goes_on_after_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("status_page.transactions.following._RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr("status_page.transactions.lookup._RETRY_SECONDS", (0.01,))
     odd_one, good = FakeConsumer(), FakeConsumer()
     odd_one.polls_fail = ZeroDivisionError("odd")
+    good._cluster = odd_one._cluster  # these are the same topics
     good.logs[TOPICS.status] = [row("0:1")]
     it = Followed(KafkaConnectionError("no"), OSError("no"), odd_one, good)
     it.follower.start()
     it.follower.start()
     wait_until(lambda: it.index.total(STATUS.name).number == 1)
-    wait_until(lambda: it.progress.standing() == ListStanding(complete=True))
+    wait_until(lambda: it.follower.standing() == ListStanding(complete=True))
     assert it.connected == 4
     assert odd_one.closed
     it.follower.stop()
@@ -140,7 +139,7 @@ def test_the_thread_goes_on_after_whatever_goes_wrong(monkeypatch: pytest.Monkey
 
 
 def test_a_full_disk_is_said_and_what_was_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("status_page.transactions.following._RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr("status_page.transactions.lookup._RETRY_SECONDS", (0.01,))
     consumer = FakeConsumer()
     consumer.logs[TOPICS.status] = [row("0:1")]
     it = Followed(consumer)
@@ -149,14 +148,14 @@ def test_a_full_disk_is_said_and_what_was_read_is_read_again(monkeypatch: pytest
     take, said = it.index.take_status, list[str]()
 
     def taken(rows: Any) -> None:
-        said.append(it.progress.standing().problem)
+        said.append(it.follower.standing().problem)
         if full.is_set():
             raise sqlite3.OperationalError("database or disk is full")
         take(rows)
 
     monkeypatch.setattr(it.index, "take_status", taken)
     it.follower.start()
-    wait_until(lambda: "cannot be kept: database or disk is full" in it.progress.standing().problem)
+    wait_until(lambda: "cannot be kept: database or disk is full" in it.follower.standing().problem)
     full.clear()
     wait_until(lambda: it.index.in_doubt_at(HalfPosition(0, 1)) is not None)
     it.follower.stop()

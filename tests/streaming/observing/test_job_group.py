@@ -11,7 +11,7 @@ from checkback.kafka.librdkafka.library import Consumer, KafkaException
 from checkback.wire.job_groups import checkers_group
 from conf import Settings
 from state import Usage
-from status_page.overview import by_name
+from status_page.overview import GroupsByName
 from status_page.words import NO_ENDPOINT
 from streaming.brokers.client import SinkSettings
 from streaming.fairness.fairness import KnownUsage
@@ -72,5 +72,5 @@ def test_checks_that_no_service_answers_are_loud(monkeypatch: pytest.MonkeyPatch
     assert note.startswith("Undecided transactions stay open. Restart the job")
     assert note.endswith(unasked)
     assert seen.metrics.registry.get_sample_value("checkback_checks_unanswered_seconds") == 80
-    assert by_name(seen.facts())["a group that the job does not name"].unasked == unasked
+    assert GroupsByName(seen.facts())["a group that the job does not name"].unasked == unasked
     assert looked(605, 9) == (NO_ENDPOINT, ())
