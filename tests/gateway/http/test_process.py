@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from checkback.answering.http_connections import BoundedConnection
 from checkback.local.kafka import free_port
 from checkback.wire.checks import Announcement
 from conf import Settings
-from gateway.http import serving
 from gateway.process import GatewayProcess
 from tests.gateway.http.served import SECRET, check
 from tests.place import Place
@@ -131,7 +131,7 @@ def test_who_does_not_come_to_the_end_of_a_request_is_not_waited_for(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each held a descriptor for ever; of who polls nothing is cut off."""
-    monkeypatch.setattr(serving, "_HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(BoundedConnection, "idle_seconds", 0.3)
 
     async def act(client: httpx.AsyncClient, gateway: GatewayProcess) -> None:
         polling = asyncio.ensure_future(client.get("/v1/groups/shop/checks?wait=2"))
