@@ -23,6 +23,7 @@ from streaming.access.told import POLICY_WORD
 from streaming.fairness.barred import BARRED_WORD
 from streaming.kafka_sink import partition_writer
 from tests.place import STATE_PARTITIONS, Place
+from tests.rest import in_rest
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
 
@@ -36,8 +37,10 @@ _SERVICES = frozenset({"broker", "proxied_broker", "spark", "database", "postgre
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a service, for make test-fast: by their fixtures, or if their module starts a broker."""
+    """Mark tests that need a service, by their fixtures or if their module starts a broker, and those of the rest."""
     for item in items:
+        if in_rest(item.nodeid):
+            item.add_marker("rest")
         if _SERVICES & set(getattr(item, "fixturenames", ())) or hasattr(getattr(item, "module", None), "LocalKafka"):
             item.add_marker("service")
 

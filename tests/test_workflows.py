@@ -3,9 +3,13 @@
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
+
+from tests.rest import REST
 
 ROOT = Path(__file__).parents[1]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
@@ -31,3 +35,13 @@ def test_the_wheels_are_tried_on_each_python_that_they_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = [line.rpartition(" :: ")[2] for line in project["classifiers"] if " :: Python :: 3." in line]
     assert jobs["installed"]["strategy"]["matrix"]["python"] == named
+
+
+@pytest.mark.parametrize("pattern", REST)
+def test_the_rest_names_tests_that_exist(pattern: str) -> None:
+    path, _, name = pattern.partition("::")
+    files = [file for file in (ROOT / "tests").rglob("test_*.py") if fnmatch(str(file.relative_to(ROOT)), f"{path}*")]
+    if name:
+        assert any(f"def {name.rstrip('*')}" in file.read_text(encoding="utf-8") for file in files)
+    elif "[" not in path and path.endswith((".py*", "/*")):
+        assert files
