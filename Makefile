@@ -17,8 +17,8 @@ demo: $(READY)
 # Four parts run at the same time, since each of them waits more than it computes: the browser, fault runs, clusters and wheels;
 # tests that start whole jobs; consumers, check services, commands and examples, most of which need a broker alone; and all
 # others, which share one Spark session. tests/checkback is last: the job that its cluster starts runs until the end, and
-# keeps a third of a core busy. Chromium is driven with greenlets, beside which Python 3.11 fails to report a failure under
-# coverage: it is in a part that is never measured.
+# keeps a third of a core busy. Chromium is driven with greenlets: while they run, Python 3.11 fails to report a failure under
+# coverage, and it is in a part that is never measured.
 #
 # make coverage runs all, and fails if too few lines were reached. It is a target of its own, since to measure takes four
 # fifths more CPU before Python 3.12.
