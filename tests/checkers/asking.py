@@ -26,7 +26,7 @@ def ask_about(
     url: str, requests: Sequence[CheckRequest], keys: dict[str, bytes] | None = None, **settings: Any
 ) -> EndpointAnswer:
     """Ask as the service does, over the network."""
-    checks = CheckSettings.model_validate({"ask_timeout": "5s", **settings})
+    checks = CheckSettings.model_validate({"ask_timeout": "60s", **settings})
 
     async def asked() -> EndpointAnswer:
         allowed = AllowList(checks.allowed_hosts)

@@ -189,11 +189,11 @@ def test_offsets_may_be_set_while_it_runs() -> None:
     kafka.write("orders", *numbered(10))
     seen = Recording()
     with consumer(kafka, seen) as points:
-        soon(lambda: len(seen.values) == 10)
+        soon(lambda: points.figures().all.done == 10)
         answer = points.reset({ORDERS: 4, TopicPartition("others", 0): 1}).result(20)
         assert {place: tuple(one) for place, one in answer.items()} == {ORDERS: (10, 4)}
-        soon(lambda: len(seen.values) == 16)
-        assert points.figures().all.done == 16
+        soon(lambda: points.figures().all.done == 16)
+        assert len(seen.values) == 16
     with pytest.raises(ConsumerError, match="has ended"):
         points.reset({ORDERS: 0}).result(20)
     assert seen.counts[b"003"] == 1
@@ -207,7 +207,7 @@ def test_what_can_be_no_offset_is_refused_before_anything_happens(offset: Any) -
     kafka.write("orders", *numbered(10))
     seen = Recording()
     with consumer(kafka, seen) as points:
-        soon(lambda: len(seen.values) == 10)
+        soon(lambda: points.figures().all.done == 10)
         with pytest.raises(ConfigurationError, match="a whole number"):
             points.reset({ORDERS: offset})
         for places in (None, [ORDERS], {"orders": 3}, {3: 3}, {("orders", "0"): 3}):
