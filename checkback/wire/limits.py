@@ -15,6 +15,9 @@ MAX_HEADER_BYTES = 1 << 20
 """Of the names and values of all headers of one record together."""
 MAX_OP_HEADER_BYTES = 16 << 10
 """Likewise of an op, which waits in the job's memory when it comes before its half message."""
+JUDGED_BYTES = 300
+"""Of the value of a ``cb-`` header: a longer one that Checkback knows is wrong. Of a half message whose headers are set
+aside the job sees no more, so it cannot verify a signature that covers a longer one."""
 MAX_REMARK_BYTES = 4 << 10
 """Of an op's value and of its key, each: so much of it is kept, the op counts all the same."""
 HELD_SPARE = 3

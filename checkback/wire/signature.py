@@ -14,7 +14,8 @@ from checkback.exceptions import ProtocolError
 
 TIME_HEADER = "checkback-time"
 SIGNATURE_HEADER = "checkback-signature"
-WINDOW_MS = 300_000
+WINDOW_MS = 900_000
+"""More than ``job.clock_tolerance``, 10 min: a check whose sender's clock is off by that is still answered."""
 _TIME_DIGITS = 15
 
 

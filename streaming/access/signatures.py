@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from access.signers import Writer
 from access.verifying import SignedRecord, Verifier
 from checkback.wire.delivered import LaneFact
+from checkback.wire.limits import JUDGED_BYTES
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source
 from checkback.wire.signed_records import (
@@ -94,9 +95,10 @@ class Signatures:
         ours, others = parted(written)
         signature = own_headers(written).get(SIGNATURE)
         content = spelled_content(row.key, row.value, spelled(others)) if row.left_out < 0 else None
-        return self._verifier.reason(
-            SignedRecord(group, writer, signature, row.time_ms, spelled(ours), content), self._place
-        )
+        record = SignedRecord(group, writer, signature, row.time_ms, spelled(ours), content)
+        reason = self._verifier.reason(record, self._place)
+        cut = row.left_out >= 0 and any(len(value or b"") >= JUDGED_BYTES for _, value in ours)
+        return "a cb- header is too long for a signed half message of this size" if reason and cut else reason
 
     def _fit(
         self,

@@ -67,8 +67,6 @@ Ends = Callable[[Column], Column]
 
 _NO_OFFSET = 10**protocol.MAX_OFFSET_DIGITS
 _MODEST_BYTES = 1_000
-_JUDGED_BYTES = 300
-"""Of a header of ours: what is longer is wrong, whatever it says."""
 _NAME_BYTES = 64
 """Our own names are shorter."""
 _HEADER = "struct<key: string, value: binary>"
@@ -273,7 +271,7 @@ def _to_be_judged(spark: SparkSession) -> Column:
         short = F.when(F.octet_length(name) > _NAME_BYTES, F.concat(F.lit(protocol.RESERVED_PREFIX), F.sha2(name, 256)))
         return F.struct(
             F.when(ours, short.otherwise(name)).otherwise("").alias("key"),
-            F.when(ours, F.substring(header["value"], 1, _JUDGED_BYTES)).alias("value"),
+            F.when(ours, F.substring(header["value"], 1, limits.JUDGED_BYTES)).alias("value"),
         )
 
     return each_item(spark, F.col("headers"), _HEADER, judged)

@@ -40,15 +40,15 @@ def test_it_is_the_hmac_over_time_and_body() -> None:
     }
 
 
-@pytest.mark.parametrize("away_ms", [-300_000, -1, 0, 1, 300_000])
+@pytest.mark.parametrize("away_ms", [-900_000, -1, 0, 1, 900_000])
 def test_it_holds_within_the_window(away_ms: int) -> None:
     assert refusal(KEY, changed(), BODY, NOW_MS + away_ms) is None
 
 
-@pytest.mark.parametrize("away_ms", [-300_001, 300_001, 10**12])
+@pytest.mark.parametrize("away_ms", [-900_001, 900_001, 10**12])
 def test_it_does_not_hold_outside(away_ms: int) -> None:
     reason = refusal(KEY, changed(), BODY, NOW_MS + away_ms)
-    assert reason == "checkback-time is more than 300000 ms away from this clock"
+    assert reason == "checkback-time is more than 900000 ms away from this clock"
 
 
 def test_another_body_key_or_time_does_not_fit() -> None:

@@ -7,7 +7,7 @@ const TOPICS = ['half', 'op', 'check', 'parked', 'rejected', 'status', 'producer
 const MIB = 1024 * 1024
 const BODY_LIMIT = 8 * MIB // what is longer is answered 413: the check is then asked again without the message
 const BATCH_MS = 2_000 // an answer to several checks goes out by then, with what is there
-const SIGNED_WITHIN_MS = 300_000
+const SIGNED_WITHIN_MS = 900_000
 const MOST_PLAIN_BYTES = 4_096 // of content that is signed without a hash of its own
 
 /** Bytes of a text (UTF-8), bytes as they are, null as null: null and empty are different. */

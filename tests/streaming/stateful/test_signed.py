@@ -161,6 +161,12 @@ def test_large_content_is_judged_by_what_is_here(spark: SparkSession) -> None:
     frame = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE)
     assert [row.kind for row in frame.collect()] == [HALF_KIND, LARGE_HALF_KIND]
     assert [row.kind for row in taken(spark, good, foreign, wide, forged)] == [HALF, BROKEN, HALF, BROKEN]
+    short, long = (by(SHOP, TOPICS.half, [*many, ("cb-new", b"z" * size)]) for size in (300, 301))
+    found = taken(spark, short, long)
+    assert [(row.kind, row.reason or "") for row in found] == [
+        (HALF, ""),
+        (BROKEN, "a cb- header is too long for a signed half message of this size"),
+    ]
 
 
 def _some_headers(random: Random, value: bytes) -> list[tuple[str, bytes | None]]:
