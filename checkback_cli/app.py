@@ -10,35 +10,25 @@ from rich.console import Console
 from rich.markup import escape
 
 from checkback.exceptions import CheckbackError, KafkaUnreachableError, WrongOptionError
+from checkback.kafka.kafka_python.errors import refused
 from checkback.kafka.kafka_python.library import KafkaError
-from checkback.kafka.kafka_python.refused import refused
 from checkback.version import __version__
 from checkback.wire.printable import printable
 from checkback_cli.access.commands import access
 from checkback_cli.doctor import doctor
-from checkback_cli.groups.dlq import dlq
-from checkback_cli.groups.offsets import offsets
+from checkback_cli.groups.commands import dlq, offsets
 from checkback_cli.groups.overview import groups
-from checkback_cli.on_call.audit import audit
 from checkback_cli.on_call.decide import commit, redeliver, resume, rollback
 from checkback_cli.on_call.in_doubt import in_doubt
-from checkback_cli.on_call.parked import parked
 from checkback_cli.on_call.read import read
-from checkback_cli.on_call.rejected import rejected
+from checkback_cli.on_call.records import audit, parked, rejected
 from checkback_cli.on_call.show import show
 from checkback_cli.on_call.status import status
 from checkback_cli.on_call.tail import tail
-from checkback_cli.running.checks import run_checks
-from checkback_cli.running.config import config
-from checkback_cli.running.gateway import run_gateway
-from checkback_cli.running.grow import grow_state
-from checkback_cli.running.run import run_job
+from checkback_cli.running.commands import config, grow_state, run_checks, run_gateway, run_job
 from checkback_cli.running.topics import topics
 from checkback_cli.terminal.options import TRY_AGAIN
-from checkback_cli.trying.demo import demo
-from checkback_cli.trying.kafka import kafka
-from checkback_cli.trying.lab import add_lab
-from checkback_cli.trying.send import send
+from checkback_cli.trying.commands import add_lab, demo, kafka, send
 from conf.log_lines import last_line
 
 app = typer.Typer(

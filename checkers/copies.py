@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.kafka_python.library import AuthorizationError, TopicPartition
-from checkback.kafka.kafka_python.partition_reader import PartitionReader
-from checkback.kafka.kafka_python.reading_thread import ReadingThread
+from checkback.kafka.kafka_python.reading import PartitionReader, ReadingThread
 from checkback.kafka.kafka_python.repairs import topic_id
 from checkback.wire.checks import CheckRequest
 from checkback.wire.delivered import LaneFact
@@ -91,7 +90,7 @@ class Copies:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     def close(self) -> None:
-        """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""
+        """See :class:`~checkback.kafka.kafka_python.reading.ReadingThread`."""
         self._thread.close()
 
     async def _work(self) -> None:

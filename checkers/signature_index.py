@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.kafka.kafka_python.partition_reader import JUST_NOW_SECONDS, PartitionReader
+from checkback.kafka.kafka_python.reading import JUST_NOW_SECONDS, PartitionReader
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import SIGNATURE, HalfPosition
 from checkback.wire.signed_records import WINDOW_MS, WrittenSignature
@@ -54,7 +54,7 @@ class SignatureIndex:
     """Signatures of half messages by partition, in pieces that were read one after another.
 
     ``most``: records that are searched for one half message. All methods run on one thread, and raise as
-    :class:`~checkback.kafka.kafka_python.partition_reader.PartitionReader`.
+    :class:`~checkback.kafka.kafka_python.reading.PartitionReader`.
     """
 
     def __init__(self, most: int = MOST_RECORDS) -> None:

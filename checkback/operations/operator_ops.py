@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from checkback.exceptions import CheckbackError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.errors import is_refusal
 from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer, TopicPartition
-from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord

@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from checkback.kafka.kafka_python.library import TopicPartition
-from checkback.kafka.kafka_python.partition_reader import PartitionReader
+from checkback.kafka.kafka_python.reading import PartitionReader
 from checkback.kafka.topic_reading import own_topic, partitions_of
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import GROUP, SIGNATURE, Topics

@@ -49,8 +49,7 @@ def doctor(
 
 def _findings(config: ConfigFile, bootstrap_server: BootstrapServer) -> "Iterator[Finding]":
     from checkback_cli.doctor.finding import wrong
-    from checkback_cli.doctor.policy import about_policy
-    from checkback_cli.doctor.settings import about_settings
+    from checkback_cli.doctor.settings import about_policy, about_settings
     from conf import load
 
     try:
@@ -82,7 +81,7 @@ def _of_machine(settings: "Settings") -> "Iterator[Finding]":
 def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
     from checkback.operations.job_in_kafka import JobInKafka
     from checkback.operations.topics import admin_client
-    from checkback_cli.doctor import brokers, checkpoint, endpoints, job
+    from checkback_cli.doctor import brokers, checkpoint, job
     from checkback_cli.doctor.finding import wrong
     from checkback_cli.on_call.asking_job import claimed_job, configured_job
 
@@ -113,7 +112,7 @@ def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
         yield from _safely("checkpoint", lambda: checkpoint.about_checkpoint(settings, claim, ids))
         if found is not None:
             yield from _safely("job", lambda: job.about_job(settings, found))
-        yield from _safely("endpoints", lambda: endpoints.about_endpoints(settings, topics, found and found.facts))
+        yield from _safely("endpoints", lambda: job.about_endpoints(settings, topics, found and found.facts))
 
 
 def _safely(about: str, look: "Callable[[], Iterable[Finding]]") -> "Iterator[Finding]":

@@ -1,7 +1,7 @@
 """Which transactions an operator may decide, and which of them a command names."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from checkback.exceptions import OperatorError
 from checkback.operations.in_doubt import InDoubt
@@ -9,10 +9,12 @@ from checkback.operations.operator_ops import Row
 from checkback.operations.parked import IN_DOUBT_ACTIONS, ParkedMessage, parked_actions
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import CONTESTED, Action, HalfPosition
-from checkback_cli.terminal.naming import SHORTEST, TOO_SHORT, ambiguous, called
 from status_page.words import said_attempts
 
 _MOST_NAMED = 10
+SHORTEST = 4
+"""Characters of a beginning: fewer are a slip of the finger."""
+TOO_SHORT = f"A beginning needs {SHORTEST} characters."
 
 
 class Candidate(NamedTuple):
@@ -164,3 +166,27 @@ def _of_use(one: Candidate) -> str:
     if one.parked:
         return "it is in cb.parked only, since it did not fit into cb.half: send it to its topic by hand"
     return "there is nothing to do about it"
+
+
+class Identified(Protocol):
+    """What has a transaction's id."""
+
+    @property
+    def transaction_id(self) -> str:
+        """As its producer says."""
+
+
+One = TypeVar("One", bound=Identified)
+
+
+def called(found: Sequence[One], name: str) -> list[One]:
+    """Those with this id; when there are none, those whose id begins so: of several ids, where it is ambiguous."""
+    same = [one for one in found if one.transaction_id == name]
+    if same or len(name) < SHORTEST:
+        return same
+    return [one for one in found if one.transaction_id.startswith(name)]
+
+
+def ambiguous(found: Sequence[Identified]) -> bool:
+    """Whether these have several ids."""
+    return len({one.transaction_id for one in found}) > 1

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from checkback.wire.checks import REMARK_CHARACTERS
+from checkback.wire.delivered import LaneFact
 from checkback.wire.printable import printable
 from checkback.wire.protocol import Action, HalfPosition
-from checkback_cli.on_call import lanes
 from checkback_cli.terminal.options import (
     TRY_AGAIN,
     WRONG,
@@ -27,12 +27,13 @@ from checkback_cli.terminal.options import (
 from checkback_cli.terminal.reading import reading
 
 if TYPE_CHECKING:
+    from checkback.operations.lanes import LanesSettled
+    from checkback.operations.operator_ops import Row
     from checkback.operations.story import Story
-    from checkback.wire.delivered import LaneFact
     from checkback.wire.protocol import Topics
     from checkback_cli.on_call.candidates import Candidate, TransactionFilter
     from checkback_cli.on_call.waiting import Awaited
-    from conf import Settings
+    from conf import KafkaSettings, Settings
 
 _MOST_SHOWN = 50
 _MOST_TOLD = 10
@@ -66,6 +67,11 @@ Wait = Annotated[
         show_default=False,
     ),
 ]
+Delivered = Annotated[
+    bool,
+    typer.Option("--delivered", help="Their real topic has them, as was looked: of those of which nobody can know."),
+]
+NotDelivered = Annotated[bool, typer.Option("--not-delivered", help="Likewise: their real topic has them not.")]
 
 
 class _Manner(NamedTuple):
@@ -91,8 +97,8 @@ def _command(action: Action, does: str) -> Callable[..., None]:
         who: Who = None,
         why: Why = None,
         wait: Wait = None,
-        delivered: lanes.Delivered = False,
-        not_delivered: lanes.NotDelivered = False,
+        delivered: Delivered = False,
+        not_delivered: NotDelivered = False,
         config: ConfigFile = None,
         bootstrap_server: BootstrapServer = None,
     ) -> None:
@@ -101,7 +107,7 @@ def _command(action: Action, does: str) -> Callable[..., None]:
 
         before_ms = None if older_than is None else int(time.time() * 1000) - older_than
         wanted = TransactionFilter(ids or (), halves or (), every, group, topic, before_ms)
-        told = lanes.seen(action, delivered=delivered, not_delivered=not_delivered)
+        told = seen_in_topics(action, delivered=delivered, not_delivered=not_delivered)
         _act(action, wanted, _Manner(yes, who, why, wait, told), load(config, bootstrap_server))
 
     act.__doc__ = (
@@ -146,8 +152,8 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
         _ask(action, ones)
     said = remark(manner.who or user(), manner.why or _asked_why(), action)
     wait_ms = manner.wait_ms if manner.wait_ms is not None else _WAIT_MS if terminal else 0
-    settled = lanes.settle(action, ones, manner.told, kafka)
-    lanes.tell(action, ones, settled)
+    settled = settle_lanes(action, ones, manner.told, kafka)
+    tell_settled(action, ones, settled)
     others = {half for _, _, half in (*settled.delivered, *(row for row, _ in settled.unknown))}
     ones = [one for one in ones if one.half not in others]
     awaited = Awaited(ones, action)
@@ -297,3 +303,56 @@ def _contrary(action: Action, story: "Story") -> bool:
         return False
     op = decision(story.events)
     return story.standing.stand is Stand.DELIVERED or (op is not None and op.action == Action.COMMIT)
+
+
+def seen_in_topics(action: Action, *, delivered: bool, not_delivered: bool) -> LaneFact | None:
+    """What the operator has seen in the real topics.
+
+    Raises:
+        typer.BadParameter: both, or what is of no use for the action.
+    """
+    if delivered and not_delivered:
+        raise typer.BadParameter("give --delivered or --not-delivered, not both.")
+    if delivered and action is not Action.COMMIT:
+        raise typer.BadParameter("what is delivered is committed: 'checkback commit --delivered'.")
+    if not_delivered and action is Action.REDELIVER:
+        raise typer.BadParameter("what is delivered again was committed before: it needs no --not-delivered.")
+    if delivered:
+        return LaneFact.DELIVERED
+    return LaneFact.SETTLED if not_delivered else None
+
+
+def settle_lanes(
+    action: Action, ones: "Sequence[Candidate]", told: LaneFact | None, kafka: "KafkaSettings"
+) -> "LanesSettled":
+    """Settle the lanes of those that name one, and say what may be written.
+
+    Raises:
+        KafkaUnreachableError, ConfigurationError: a lane cannot be settled; nothing is written.
+    """
+    from checkback.operations.lanes import KafkaLanes, Wish, settled
+
+    look = KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client, kafka.sink_client)
+    return settled(action, [Wish(one.row_of_op, one.contested) for one in ones], look, told)
+
+
+def tell_settled(action: Action, ones: "Sequence[Candidate]", settled: "LanesSettled") -> None:
+    """Print of which something else is written than was asked for, and of which nothing."""
+    topics = {one.half: one.topic for one in ones}
+
+    def unknown(row: "Row", why: str) -> str:
+        where = f"look for it in {topics[row[2]]}, then say --not-delivered, or 'checkback commit --delivered'"
+        return f"nothing is written. Nobody can know whether it was delivered, since {why}: {where}"
+
+    def delivered(_: "Row", __: str) -> str:
+        return f"no {action}: its lane has delivered it, so that is committed"
+
+    _several(settled.unknown, unknown)
+    _several([(row, "") for row in settled.delivered], delivered)
+
+
+def _several(rows: "Sequence[tuple[Row, str]]", said: "Callable[[Row, str], str]") -> None:
+    for row, why in rows[:_MOST_TOLD]:
+        typer.echo(printable(f"{row[0]} at {row[2]}: {said(row, why)}."))
+    if len(rows) > _MOST_TOLD:
+        typer.echo(f"So it is with {len(rows) - _MOST_TOLD:,} more.")

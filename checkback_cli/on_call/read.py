@@ -9,10 +9,9 @@ from checkback.kafka.topic_reading import partitions_of, records_as_they_come
 from checkback.signals import stop_on_signals
 from checkback.wire.message_json import to_base64
 from checkback.wire.printable import printable
-from checkback_cli.terminal.kafka_away import AwayNotice
 from checkback_cli.terminal.listing import show_objects
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, duration_ms
-from checkback_cli.terminal.reading import reading
+from checkback_cli.terminal.reading import AwayNotice, reading
 from conf import load
 
 

@@ -152,7 +152,7 @@ def _halves(
 ) -> "list[tuple[HalfPosition, InDoubt | None]]":
     from checkback.exceptions import OperatorError
     from checkback.operations.half_search import search
-    from checkback_cli.terminal.naming import SHORTEST, TOO_SHORT, ambiguous
+    from checkback_cli.on_call.candidates import SHORTEST, TOO_SHORT, ambiguous
 
     now_ms = int(time.time() * 1000)
     found = search(consumer, topics, transaction_id, now_ms, max(0, now_ms - since_ms), tell)

@@ -38,9 +38,8 @@ def tail(
     from checkback.kafka.topic_reading import own_topic, records_as_they_come
     from checkback.operations.story_events import event_of
     from checkback.signals import stop_on_signals
-    from checkback_cli.terminal.kafka_away import AwayNotice
     from checkback_cli.terminal.listing import show_objects
-    from checkback_cli.terminal.reading import reading
+    from checkback_cli.terminal.reading import AwayNotice, reading
     from conf import load
 
     kafka = load(config, bootstrap_server).kafka

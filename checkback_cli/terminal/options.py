@@ -88,7 +88,6 @@ JobUrl = Annotated[
         show_default=False,
     ),
 ]
-OfGroup = Annotated[str | None, typer.Option(help="Only those of this producer group.", show_default=False)]
 Since = Annotated[
     int | None,
     typer.Option(parser=age, metavar="AGE", help="Only those of this time: 10m, 2h, 3d.", show_default=False),

@@ -9,8 +9,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from checkback.kafka.kafka_python.library import AuthorizationError, TopicPartition
-from checkback.kafka.kafka_python.partition_reader import PartitionReader
-from checkback.kafka.kafka_python.reading_thread import ReadingThread
+from checkback.kafka.kafka_python.reading import PartitionReader, ReadingThread
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.own_headers import own_headers
@@ -56,7 +55,7 @@ class HalfBodies:
         return await in_time(self._thread, partial(self._read, check), failed, self._topic)
 
     def close(self) -> None:
-        """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""
+        """See :class:`~checkback.kafka.kafka_python.reading.ReadingThread`."""
         self._thread.close()
 
     def _read(self, check: CheckRequest, consumer: Any) -> CheckRequest:

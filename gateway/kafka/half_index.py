@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.kafka.kafka_python.partition_reader import JUST_NOW_SECONDS, PartitionReader
+from checkback.kafka.kafka_python.reading import JUST_NOW_SECONDS, PartitionReader
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, ID
 from gateway.checking import NAMED

@@ -9,8 +9,7 @@ from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import TopicPartition
-from checkback.kafka.kafka_python.partition_reader import PartitionReader
-from checkback.kafka.kafka_python.reading_thread import ReadingThread
+from checkback.kafka.kafka_python.reading import PartitionReader, ReadingThread
 from checkback.wire import protocol
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics
@@ -62,7 +61,7 @@ class TwinHalves:
         return await in_time(self._thread, look, failed, self._topics.half, self._topics.op)
 
     def close(self) -> None:
-        """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""
+        """See :class:`~checkback.kafka.kafka_python.reading.ReadingThread`."""
         self._thread.close()
 
     def _look(self, half: HalfPosition, transaction_id: str, group: str, consumer: Any) -> Twins | None:

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 from access import Operation, ResourceKind, Right, Role, Whom, rights_of
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError, NotAllowedError
+from checkback.kafka.kafka_python.errors import refused
 from checkback.kafka.kafka_python.library import KafkaError
-from checkback.kafka.kafka_python.refused import refused
 from checkback.kafka.kafka_python.repairs import is_hidden
 from checkback.kafka.topic_reading import partitions_of, reading_consumer
 from checkback_cli import app

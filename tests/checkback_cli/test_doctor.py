@@ -16,8 +16,7 @@ from checkback_cli.doctor.checkpoint import about_checkpoint, about_master, mism
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
-from checkback_cli.doctor.policy import about_policy
-from checkback_cli.doctor.settings import about_settings
+from checkback_cli.doctor.settings import about_policy, about_settings
 from conf import Settings, TransactionSettings
 from tests.checkback_cli.facts_made import FACTS
 

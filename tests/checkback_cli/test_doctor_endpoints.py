@@ -10,7 +10,8 @@ from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.in_doubt import InDoubt
 from checkback.wire.checks import Announcement
 from checkback.wire.protocol import HalfPosition, Headers
-from checkback_cli.doctor.endpoints import (
+from checkback_cli.doctor.finding import Level
+from checkback_cli.doctor.job import (
     gone,
     heard_by_service,
     live_endpoints,
@@ -20,7 +21,6 @@ from checkback_cli.doctor.endpoints import (
     taken,
     unasked,
 )
-from checkback_cli.doctor.finding import Level
 from checkback_cli.on_call.in_doubt import counted
 from conf import Settings
 from status_page.facts import EndpointFacts, GroupFacts

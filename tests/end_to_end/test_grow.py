@@ -37,7 +37,7 @@ def checkpoint(place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CHECKBACK_JOB__MASTER", "local[2]")
     monkeypatch.setattr("streaming.growing.build_session", lambda _: SessionsSpark(spark))
     # a handler that stays would write to the closed output of this call
-    monkeypatch.setattr("checkback_cli.running.grow.log_to_stdout", lambda _: None)
+    monkeypatch.setattr("checkback_cli.running.commands.log_to_stdout", lambda _: None)
     return place.folder / "checkpoint"
 
 

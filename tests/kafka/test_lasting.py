@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from checkback.exceptions import KafkaUnreachableError
-from checkback.kafka.kafka_python import lasting
-from checkback.kafka.kafka_python.lasting import LastingProducer
+from checkback.kafka.kafka_python import transport
+from checkback.kafka.kafka_python.transport import LastingProducer
 
 
 class Client:
@@ -19,8 +19,8 @@ class Client:
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
-    monkeypatch.setattr(lasting, "close_producer", lambda client, _: found.append(client))
-    monkeypatch.setattr(lasting, "in_thread", lambda call: call())
+    monkeypatch.setattr(transport, "close_producer", lambda client, _: found.append(client))
+    monkeypatch.setattr(transport, "in_thread", lambda call: call())
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkback.kafka.kafka_python.reading_thread import ReadingThread
+from checkback.kafka.kafka_python.reading import ReadingThread
 from checkback.kafka.reaching import IDLE_MS
 
 

@@ -9,7 +9,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from checkback.kafka.kafka_python.refused import refused
+from checkback.kafka.kafka_python.errors import refused
 
 OTHERS = [KafkaConnectionError(ConnectionResetError(104, "reset")), NodeNotReadyError(1), KafkaConnectionError()]
 

@@ -62,7 +62,7 @@ def test_no_request_goes_down_a_connection_that_was_idle_for_long(
     kafka: tuple[LocalKafka, SilentProxy], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     _, proxy = kafka
-    monkeypatch.setattr(librdkafka.making, "IDLE_MS", IDLE_MS)
+    monkeypatch.setattr(librdkafka, "IDLE_MS", IDLE_MS)
     client, ask = CLIENTS[name](f"127.0.0.1:{proxy.port}")
     ask()
     used = proxy.alive

@@ -11,6 +11,7 @@ from checkback.consumer.listener import TopicPartition
 from checkback.consumer.resetting.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.errors import refused
 from checkback.kafka.kafka_python.library import (
     CommitFailedError,
     KafkaConsumer,
@@ -21,7 +22,6 @@ from checkback.kafka.kafka_python.library import (
 )
 from checkback.kafka.kafka_python.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.kafka_python.polling import poll
-from checkback.kafka.kafka_python.refused import refused
 from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.kafka.topic_reading import reading_consumer
 

@@ -1,23 +1,22 @@
 """The transport on kafka-python."""
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from threading import Lock
+from time import monotonic
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
-from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError
+from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.lasting import LastingProducer
-from checkback.kafka.kafka_python.refused import is_refusal
+from checkback.kafka.kafka_python.errors import is_refusal
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import CONNECT_MS, request_ms
 from checkback.kafka.send_limits import Notice, read_notices
 from checkback.kafka.transport import (
@@ -39,6 +38,9 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("bootstrap_servers", "transactional_id"), ()),
 }
 """What a half message's acknowledgement, its place and its bytes rest on."""
+_LOGGER = logging.getLogger(__name__)
+_SECONDS = 1.0
+"""Between two clients: each of them asks Kafka before it says that it cannot be."""
 
 
 class KafkaPythonTransport:
@@ -131,3 +133,61 @@ def _partitions(client: KafkaProducer, topic: str) -> int:
 def _send(client: KafkaProducer, record: OutgoingRecord) -> Any:
     headers = list(record.headers)
     return client.send(record.topic, record.value, record.key, headers=headers, partition=record.partition)
+
+
+class LastingProducer:
+    """Makes another client where the last one can do no more: Kafka refused it, and may not any more.
+
+    An idempotent producer of kafka-python's that was not given a producer id once fails for ever. What was under way
+    on it is reported as lost. Threads may share one. ``clock`` is in seconds.
+    """
+
+    def __init__(self, make: Callable[[], KafkaProducer], clock: Callable[[], float] = monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._changing = Lock()
+        self._client = make()
+        self._next_at = clock() + _SECONDS
+        self._closed = False
+
+    @property
+    def client(self) -> KafkaProducer:
+        """The one to use now. While one thread makes it, which may take seconds, others have the old one."""
+        if _has_failed(self._client) and self._changing.acquire(blocking=False):
+            try:
+                if _has_failed(self._client) and self._clock() >= self._next_at:
+                    self._replace()
+                    self._next_at = self._clock() + _SECONDS
+            finally:
+                self._changing.release()
+        return self._client
+
+    def flush(self, seconds: float) -> None:
+        """Wait until what is under way is in Kafka, for at most ``seconds``.
+
+        Raises:
+            KafkaTimeoutError: it is not.
+        """
+        self._client.flush(timeout=seconds)
+
+    def close(self, seconds: float) -> None:
+        """See :func:`~checkback.kafka.kafka_python.repairs.close_producer`. None takes its place any more."""
+        self._closed = True
+        close_producer(self._client, seconds)
+
+    def _replace(self) -> None:
+        if self._closed:
+            return
+        with contextlib.suppress(KafkaError, CheckbackError):  # the old one says why it has failed
+            new, old = self._make(), self._client
+            _LOGGER.warning("A Kafka client failed, and another one takes its place: %s", _reason(old))
+            self._client = new
+            in_thread(lambda: close_producer(old, 0))
+
+
+def _has_failed(client: KafkaProducer) -> bool:
+    return bool(client._transaction_manager.has_fatal_error())  # noqa: SLF001  (nothing else says so in time)
+
+
+def _reason(client: KafkaProducer) -> object:
+    return client._transaction_manager.last_error  # noqa: SLF001  (likewise)

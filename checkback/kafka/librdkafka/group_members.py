@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.kafka.librdkafka.making import make_client
+from checkback.kafka.librdkafka import make_client
 
 _NEVER_SECONDS = 3_600
 """The longest that librdkafka takes."""

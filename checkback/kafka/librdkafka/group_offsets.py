@@ -15,8 +15,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED
-from checkback.kafka.librdkafka.making import make_client
 
 _CALL_SECONDS = 5.0
 

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from checkback.kafka.librdkafka.making import make_client
+from checkback.kafka.librdkafka import make_client
 
 
 def refusals(settings: Mapping[str, Any], topics: Iterable[str], seconds: float) -> dict[str, KafkaError]:

@@ -214,7 +214,7 @@ def test_without_kafka_the_job_is_shown_and_consumer_groups_are_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    monkeypatch.setattr("checkback.kafka.kafka_python.making.CONNECT_MS", 500)
+    monkeypatch.setattr("checkback.kafka.kafka_python.CONNECT_MS", 500)
     with page(bodies()) as url:
         done = CliRunner().invoke(app, ["groups", "--job", url])
         alone = CliRunner().invoke(app, ["groups", "--job", url, "--kind", "producer"])

@@ -4,7 +4,7 @@ from typing import Any
 
 from kafka.errors import KafkaTimeoutError
 
-from checkback_cli.terminal.kafka_away import AwayNotice
+from checkback_cli.terminal.reading import AwayNotice
 
 
 class Consumer:

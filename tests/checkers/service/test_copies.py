@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from checkback import CheckEndpoint, CheckRequest, LocalTransactionState, SigningKey, Topics
 from checkback.kafka.kafka_python.library import TopicPartition
-from checkback.kafka.kafka_python.partition_reader import PartitionReader
+from checkback.kafka.kafka_python.reading import PartitionReader
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.protocol import Action, HalfPosition, half_headers

@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 
-from checkback.kafka.kafka_python.partition_reader import PartitionReader
+from checkback.kafka.kafka_python.reading import PartitionReader
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
