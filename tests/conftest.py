@@ -1,11 +1,13 @@
 """One broker and one Spark session for the whole run; fresh topics for each test."""
 
 import atexit
+import inspect
 import logging
 import os
+import shlex
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("rest")
         if _SERVICES & set(getattr(item, "fixturenames", ())) or hasattr(getattr(item, "module", None), "LocalKafka"):
             item.add_marker("service")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what its module promises, and how to run the test alone."""
+    report = yield
+    if report.failed:
+        promise = inspect.getdoc(getattr(item, "module", None)) or item.nodeid
+        report.sections.append(("promise", promise.partition("\n\n")[0]))
+        report.sections.append(("run it alone", f".venv/bin/python -m pytest {shlex.quote(item.nodeid)}"))
+    return report
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
