@@ -20,7 +20,7 @@ _FIRST_PAUSE_MS = 5_000
 _LONGEST_PAUSE_MS = 600_000
 _DAYS_3_MS = 3 * 24 * 3_600_000
 HELD_MARK = f'"key":"{protocol.HELD}"'
-"""Is in the packed headers of a half message that was held, and in no others: quotes in a name are escaped there."""
+"""Is in the packed headers of each half message that was held. A null ``cb-held`` has it, too, and counts as absent."""
 
 
 def pause_ms(tries: int) -> int:
@@ -37,6 +37,11 @@ def held_of(headers: Headers) -> HeldNote | None:
         return HeldNote.parse(written.decode())
     except (ProtocolError, UnicodeDecodeError):  # streaming.stateful.decode lets none of these pass
         return None
+
+
+def was_held(packed: str | None) -> bool:
+    """Whether the half message with these headers was held: most are judged without parsing them."""
+    return packed is not None and HELD_MARK in packed and held_of(unpack_headers(packed)) is not None
 
 
 def held_until_s(headers: Headers) -> int:

@@ -36,7 +36,7 @@ from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.content import Contents
-from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms, rejected_half
+from streaming.kafka_sink.holding import Holding, half_of, held_of, held_until_s, pause_ms, rejected_half, was_held
 from streaming.kafka_sink.reasons import AccessRefusals, ReasonCounts
 from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
 from streaming.stateful.admission import over_limit
@@ -132,7 +132,7 @@ class RecordBuilder:
             ours = headers is not None and MARK_OF_OURS in headers
             written = application_headers(headers) if ours else unpack_headers(headers)
             record = make(Record, (topic, partition, key, value, [named, *written]))
-            if ours and HELD_MARK in headers:
+            if ours and was_held(headers):
                 self.counts["committed"] -= 1  # it was counted when it was tried first
                 yield self._tried_again(record, batch.slice(row, 1).to_pylist()[0])
                 continue

@@ -23,7 +23,7 @@ from checkback.exceptions import DestinationError
 from conf import KAFKA
 from state import OutcomeKind
 from streaming.kafka_sink.content import Contents, left_out
-from streaming.kafka_sink.holding import HELD_MARK
+from streaming.kafka_sink.holding import HELD_MARK, was_held
 from streaming.tables.routes import Routes
 from streaming.tables.rows import TABLE_SCHEMA, table_rows, unbundled
 
@@ -140,6 +140,8 @@ class Staging:
     def _stage(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         # one that was held for its topic in Kafka has been in its tables since then
         held = pc.fill_null(pc.match_substring(piece.column("headers"), HELD_MARK), fill_value=False)
+        if pc.any(held).as_py():
+            held = pa.array([was_held(packed) for packed in piece.column("headers").to_pylist()])
         delivered = pc.and_not(pc.equal(piece.column("kind"), int(OutcomeKind.DELIVER)), held)
         topics = pc.unique(piece.column("topic").filter(delivered)).to_pylist()
         routed = {topic: self._plan.routes.of_topic(topic) for topic in topics}

@@ -73,15 +73,18 @@ def test_what_was_held_for_kafka_has_been_in_its_tables_since_then(tmp_path: Pat
         "both", transaction_id="held", headers='[{"key":"cb-held","value":"MSAyIDM6NA=="},{"key":"h","value":"MQ=="}]'
     )
     named = r'[{"key":"\"key\":\"cb-held\"","value":"MQ=="}]'
+    null = outcome("both", transaction_id="null", headers='[{"key":"cb-held"}]')
     left, found = staged(
-        tmp_path, held, outcome("both", transaction_id="plain", headers=named), {**held, "topic": "table-1"}
+        tmp_path,
+        *(held, null, outcome("both", transaction_id="plain", headers=named)),
+        *({**held, "topic": "table-1"}, {**null, "topic": "table-1"}),
     )
-    assert [row["transaction_id"] for row in left] == ["held", "plain", "held"], (
+    assert [row["transaction_id"] for row in left] == ["held", "null", "plain", "held"], (
         "a topic's rules may have changed since"
     )
     assert {name: [row["id"] for row in rows] for name, rows in found.items()} == {
-        "lake": ["plain"],
-        "files": ["plain"],
+        "lake": ["null", "plain", "null"],
+        "files": ["null", "plain"],
     }
 
 
