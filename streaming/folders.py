@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +46,9 @@ class Folder(Protocol):
     def put(self, source: str, target: str) -> bool:
         """Rename a file or a folder in one step; False when the target is there already, which stays as it is."""
 
+    def settle(self, names: Iterable[str]) -> None:
+        """Return when the files would survive a loss of power; at once where closed files always do."""
+
     def remove(self, name: str) -> None:
         """Delete a file, or a folder with all in it; harmless when it is not there."""
 
@@ -74,6 +78,15 @@ def path_of_state(spark: SparkSession, path: str) -> str:
     table = f"checkback-{hashlib.sha256(uri.toString().encode()).hexdigest()[:16]}"  # Hadoop keeps them by name
     spark.conf.set(f"fs.viewfs.mounttable.{table}.link./checkpoint", uri.toString())
     return f"viewfs://{table}/checkpoint"
+
+
+def to_disk(path: str | Path) -> None:
+    """Return when a file's content, or a folder's entries, would survive a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def open_folder(destination: str, root: Folder) -> list[str]:
@@ -119,6 +132,7 @@ class LocalFolder:
             file.flush()
             os.fsync(file.fileno())  # what rests on it may outlive a power cut
         new.replace(target)
+        to_disk(target.parent)
 
     def make(self, name: str) -> None:
         """See :class:`Folder`."""
@@ -133,7 +147,18 @@ class LocalFolder:
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
                 return False
             raise
+        to_disk((self._path / target).parent)
         return True
+
+    def settle(self, names: Iterable[str]) -> None:
+        """See :class:`Folder`; their folders' entries, too."""
+        files = [self._path / name for name in names]
+        for path in (
+            *files,
+            *{parent for file in files for parent in file.parents if parent.is_relative_to(self._path)},
+        ):
+            to_disk(path)
+        to_disk(self._path.parent)
 
     def remove(self, name: str) -> None:
         """See :class:`Folder`."""
@@ -217,6 +242,9 @@ class HadoopFolder:
                 return False
             raise
         return True
+
+    def settle(self, names: Iterable[str]) -> None:
+        """See :class:`Folder`: a store, and HDFS with more than one replica, loses no closed file."""
 
     def remove(self, name: str) -> None:
         """See :class:`Folder`."""

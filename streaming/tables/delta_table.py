@@ -1,5 +1,9 @@
 """A Delta Lake table: the rows of a batch are one commit of its log, with the batch's number in it."""
 
+import json
+from typing import Any
+from urllib.parse import unquote
+
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -9,12 +13,20 @@ from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take, first_line
 from streaming.folders import Folder, open_folder
 
+_LOG = "_delta_log"
+_NEWEST_ENTRIES = 100
+"""Looked through for a commit that was just made: other processes may have added some behind it."""
+
 
 class DeltaTableDestination:
     """A Delta table.
 
     Exactly once: Delta keeps the highest ``txnVersion`` of each ``txnAppId`` in the table's log, and passes over a
     write whose version is not higher. Two drivers that commit at once are told apart by the log, too.
+
+    Delta finds out whether an entry of its log exists and then renames its own to that name. On a local disk and in S3
+    those are two steps, so another process may replace an entry. Each commit is therefore read back. It is then made to
+    survive a loss of power, because its staged rows are removed next.
     """
 
     def __init__(self, name: str, spark: SparkSession, root: Folder) -> None:
@@ -30,7 +42,7 @@ class DeltaTableDestination:
         """
         names = open_folder(self._name, self.root)
         others = [name for name in names if not name.startswith(("_", "."))]
-        if others and "_delta_log" not in names:
+        if others and _LOG not in names:
             raise ConfigurationError(
                 f"sinks.tables.{self._name}: {self.root.uri} holds {others[0]} and is not a Delta table: name an empty "
                 "folder."
@@ -52,8 +64,34 @@ class DeltaTableDestination:
         try:
             rows = self._spark.read.options(**literally).parquet(*paths)
             write = rows.write.format("delta").mode("append")
-            write.option("txnAppId", f"checkback-{batch.query_id}-{self._name}").option(
-                "txnVersion", batch.number
-            ).save(self.root.uri)
-        except (PySparkException, Py4JError) as error:
+            application = f"checkback-{batch.query_id}-{self._name}"
+            write.option("txnAppId", application).option("txnVersion", batch.number).save(self.root.uri)
+            settled = self._settle(application, batch.number) or self._has(application, batch.number)
+        except (PySparkException, Py4JError, OSError) as error:
             raise could_not_take(self._name, batch.number, first_line(error)) from error
+        if not settled:
+            problem = "its commit is not in the table's log: another process that wrote to the table has replaced it"
+            raise could_not_take(self._name, batch.number, problem)
+
+    def _settle(self, application: str, number: int) -> bool:
+        """Whether the batch is among the newest entries of the log; its files then survive a loss of power."""
+        names = self.root.children(_LOG)
+        entries = sorted((name for name in names if name.endswith(".json") and name[:-5].isdigit()), reverse=True)
+        for entry in entries[:_NEWEST_ENTRIES]:
+            actions = [json.loads(line) for line in self.root.read(f"{_LOG}/{entry}").splitlines()]
+            txns = [action["txn"] for action in actions if "txn" in action]
+            if any((txn["appId"], txn["version"]) == (application, number) for txn in txns):
+                files = [unquote(action["add"]["path"]) for action in actions if "add" in action]
+                beside = [f"{_LOG}/{name}" for name in names if name.lstrip(".").startswith(entry[:-5])]
+                self.root.settle([*files, *beside])
+                return True
+        return False
+
+    def _has(self, application: str, number: int) -> bool:
+        """Whether the log has this batch or a later one, as a process that opens the table now reads it."""
+        jvm: Any = self._spark.sparkContext._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog
+        log.clearCache()
+        table = log.forTable(self._spark._jsparkSession, self.root.uri)  # noqa: SLF001  (PySpark has no other way to it)
+        versions = table.unsafeVolatileSnapshot().transactions()
+        return bool(versions.contains(application) and versions.apply(application) >= number)

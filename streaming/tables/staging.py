@@ -5,7 +5,6 @@ its report. What failed tasks leave behind is removed when the job starts the ne
 """
 
 import contextlib
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from checkback.exceptions import DestinationError
 from conf import KAFKA
 from state import OutcomeKind
+from streaming.folders import to_disk
 from streaming.kafka_sink.content import Contents, left_out
 from streaming.kafka_sink.holding import HELD_MARK, was_held
 from streaming.tables.routes import Routes
@@ -207,7 +207,7 @@ class _StagedRows:
         with self._explained():
             self._writer.close()
             if isinstance(self._files, pa.fs.LocalFileSystem):
-                _to_disk(self._path)
+                to_disk(self._path)  # Spark's commit log may survive a loss of power: then the rows must, too
         return StagedFile(self._destination, self._file, self._rows)
 
     def discard(self) -> None:
@@ -229,12 +229,3 @@ class _StagedRows:
                 f"Rows for destination {self._destination} cannot be staged in {self._file}: "
                 f"{' '.join(str(error).split())}. Nothing is lost: fix it and start the job again."
             ) from error
-
-
-def _to_disk(path: str) -> None:
-    """Spark's commit log may outlive a power cut: then the rows must, too."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

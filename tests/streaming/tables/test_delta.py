@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import ConfigurationError, DestinationError
+from streaming.tables.delta_table import DeltaTableDestination
 from tests.place import AWKWARD_NAME, Place
 from tests.streaming.tables.driver import Query, messages, publisher
 from tests.tables import delta_table
@@ -20,6 +21,28 @@ def test_delta_reads_what_was_appended_and_nothing_else(query: Query, spark: Spa
         ("tx-0", b"0", []),
         ("tx-1", b"1", []),
     ]
+
+
+def test_a_commit_that_another_process_has_replaced_is_made_again(
+    query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta looks for an entry of its log, then renames its own to that name: between the two another one may come."""
+    lake, settle = delta_table(tmp_path / "lake"), DeltaTableDestination._settle
+
+    def replaced(self: DeltaTableDestination, application: str, number: int) -> bool:
+        entry = tmp_path / "lake" / "_delta_log" / f"{number:020}.json"
+        entry.write_text('{"commitInfo":{"timestamp":1,"operation":"OPTIMIZE","operationParameters":{}}}\n')
+        entry.with_name(f".{entry.name}.crc").unlink()
+        entry.with_suffix(".crc").unlink(missing_ok=True)
+        return settle(self, application, number)
+
+    query.driver(lake.sinks()).run(0, messages("orders", 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTableDestination, "_settle", replaced)
+        with pytest.raises(DestinationError, match=r"another process .* has replaced it"):
+            query.driver(lake.sinks()).run(1, messages("orders", 1))
+    query.driver(lake.sinks()).run(1, messages("orders", 1))
+    assert sorted(row["id"] for row in lake.read()) == ["tx-0", "tx-1"]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("delta", "is not a Delta table"), ("parquet", "is a Delta table")])
