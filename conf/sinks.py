@@ -1,5 +1,7 @@
 """Section ``[sinks]``: which topics' messages go to tables beside Kafka or instead of it, and where those are."""
 
+import os
+import posixpath
 import re
 from itertools import combinations
 from typing import Annotated, Literal, Self
@@ -26,6 +28,15 @@ def _atomically_renamed(path: str) -> str:
             "an object store cannot rename a folder in one step, so readers could see half a batch: use kind = 'delta'"
         )
     return path
+
+
+def _resolved(path: str) -> str:
+    """One name of a folder that has several; of this machine's folders symbolic links are followed."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or scheme == "file":
+        return os.path.realpath(f"/{rest.lstrip('/')}" if colon else path)
+    host, _, folder = rest.removeprefix("//").partition("/")
+    return f"{scheme}://{host}/{posixpath.normpath(folder.strip('/'))}"
 
 
 def _without_password(url: str) -> str:
@@ -58,7 +69,7 @@ class DeltaTable(Section):
     @property
     def place(self) -> str:
         """What two destinations must not have in common."""
-        return self.path.rstrip("/")
+        return _resolved(self.path)
 
 
 class ParquetFiles(Section):
@@ -70,7 +81,7 @@ class ParquetFiles(Section):
     @property
     def place(self) -> str:
         """What two destinations must not have in common."""
-        return self.path.rstrip("/")
+        return _resolved(self.path)
 
 
 class PostgresqlTable(Section):

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable
@@ -17,9 +18,16 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import ConfigurationError, DestinationError
 from streaming.batch.java_errors import first_line
 from streaming.batch.stores import in_store, send
+
+_LASTING = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
+_LASTING_IN_JAVA = re.compile(
+    r"AccessControl|AccessDenied|ClassNotFound|FileAlreadyExists|FileNotFound|IllegalArgument|InvalidPath"
+    r"|NotDirectory|UnknownStore|UnsupportedFileSystem"
+)
+"""Exceptions that no waiting cures; a name node in safe mode, or a store that is away, comes back."""
 
 
 class Folder(Protocol):
@@ -93,14 +101,17 @@ def open_folder(destination: str, root: Folder) -> list[str]:
     """Make a destination's folder, and give the names in it.
 
     Raises:
-        ConfigurationError: it cannot be made or read.
+        ConfigurationError: it cannot be made or read, and waiting does not help.
+        DestinationError: its store does not answer, or not now.
     """
     try:
         root.make("")
         return root.children()
     except Exception as error:  # Java's exceptions come as py4j's
-        raise ConfigurationError(
-            f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {first_line(error)}."
+        problem = first_line(error)
+        lasting = isinstance(error, _LASTING) or _LASTING_IN_JAVA.search(problem)
+        raise (ConfigurationError if lasting else DestinationError)(
+            f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {problem}."
         ) from error
 
 

@@ -76,3 +76,22 @@ def test_a_password_may_come_from_the_environment(tmp_path: Path, monkeypatch: p
 )
 def test_what_cannot_be_is_named(text: str, said: str, tmp_path: Path) -> None:
     assert said in refused(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("{}/a", "file:{}/a", True),
+        ("{}/a", "file:///{}//./a/", True),
+        ("{}/a", "{}/link", True),
+        ("{}/a", "{}/b", False),
+        ("s3a://b/x", "s3a://b//./x/", True),
+        ("s3a://b/x", "s3a://c/x", False),
+        ("hdfs:/x", "hdfs:///y/../x", True),
+    ],
+)
+def test_one_folder_under_two_names_is_one_place(one: str, other: str, *, same: bool, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    first, second = (ParquetFiles.model_construct(path=path.format(tmp_path)).place for path in (one, other))
+    assert (first == second) == same

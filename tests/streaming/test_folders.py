@@ -1,11 +1,13 @@
 """Folders on this machine, by the operating system and by Hadoop, which stands for HDFS here."""
 
+import errno
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.folders import Folder, HadoopFolder, LocalFolder, folder_at
+from checkback.exceptions import ConfigurationError, DestinationError
+from streaming.folders import Folder, HadoopFolder, LocalFolder, folder_at, open_folder
 from tests.place import AWKWARD_NAME
 
 
@@ -49,3 +51,26 @@ def test_removing(folder: Folder, tmp_path: Path) -> None:
 def test_local_folders_by_any_of_their_names(scheme: str, spark: SparkSession, tmp_path: Path) -> None:
     found = folder_at(spark, f"{scheme}{tmp_path}/{AWKWARD_NAME}")
     assert (type(found), found.uri) == (LocalFolder, f"file:{tmp_path}/{AWKWARD_NAME}")
+
+
+@pytest.mark.parametrize(
+    ("error", "lasting"),
+    [
+        (PermissionError(13, "Permission denied"), True),
+        (NotADirectoryError(20, "Not a directory"), True),
+        (OSError(errno.EIO, "Input/output error"), False),
+        (OSError(errno.ESTALE, "Stale file handle"), False),
+        (Exception("org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme"), True),
+        (Exception("org.apache.hadoop.security.AccessControlException: Permission denied: user=job"), True),
+        (Exception("java.net.ConnectException: Call From a to b failed: Connection refused"), False),
+        (Exception("org.apache.hadoop.hdfs.server.namenode.SafeModeException: Name node is in safe mode"), False),
+        (Exception("org.apache.hadoop.fs.s3a.AWSServiceIOException: 503 Slow Down"), False),
+    ],
+)
+def test_a_store_that_is_away_is_no_error_of_the_settings(error: Exception, *, lasting: bool, tmp_path: Path) -> None:
+    class Away(LocalFolder):
+        def make(self, name: str) -> None:
+            raise error
+
+    with pytest.raises(ConfigurationError if lasting else DestinationError, match=r"sinks\.tables\.lake: the folder"):
+        open_folder("lake", Away(tmp_path))
