@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 _MOST_LEVELS = 50
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]', re.DOTALL)
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b'"[]{}'))
 _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_NUMBER = 2**63 - 1
 
@@ -77,14 +78,15 @@ def _refuse_deep(text: str) -> None:
     """
     if text.count("[") + text.count("{") <= _MOST_LEVELS:
         return
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        if found[0] in "[{":
-            depth += 1
-            if depth > _MOST_LEVELS:
-                raise ValueError("it is nested too deeply")
-        elif found[0] in "]}":
-            depth -= 1
+    # not one by one: 8 MiB may be brackets alone
+    unescaped = text.encode(errors="replace").replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = b"".join(unescaped.translate(_SQUARE, _NO_BRACKETS).split(b'"')[::2])
+    for _ in range(_MOST_LEVELS):
+        brackets, before = brackets.replace(b"[]", b""), len(brackets)
+        if len(brackets) == before and brackets.count(b"[") <= _MOST_LEVELS:
+            return  # what is left is not closed
+    if b"[" in brackets:
+        raise ValueError("it is nested too deeply")
 
 
 def _text(content: str | bytes | None) -> str:

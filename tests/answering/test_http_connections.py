@@ -103,3 +103,12 @@ def test_a_head_that_comes_byte_by_byte_is_read() -> None:
     head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n"
     written, _ = answered(*(head[at : at + 1] for at in range(len(head))))
     assert written.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("lines", [b"a:\r\n" * 15_000, b"a: %b\r\n" % (b"b" * 20_000)], ids=["lines", "bytes"])
+def test_a_head_that_comes_in_one_read_is_bounded(lines: bytes) -> None:
+    start = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
+    assert answered(start + b"a:\r\n" * 100 + b"\r\n")[0].startswith(b"HTTP/1.1 200")
+    answer, transport = answered(start + lines + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert transport.closed

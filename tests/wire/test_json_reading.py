@@ -8,7 +8,7 @@ import pytest
 from checkback.wire.json_reading import number_of, read_json, read_object, read_sayable, text_of
 
 
-@pytest.mark.parametrize("said", [{}, {"a": [1, None, "\U0001f600", 2**70]}, {"a": "[" * 60}])
+@pytest.mark.parametrize("said", [{}, {"a": [1, None, "\U0001f600", 2**70]}, {"a": "[" * 60}, {'\\"[': ["]\\"] * 60}])
 def test_what_we_write_is_read(said: dict[str, Any]) -> None:
     assert read_object(json.dumps(said)) == read_object(json.dumps(said, ensure_ascii=False).encode()) == said
 
@@ -25,6 +25,9 @@ def test_what_we_write_is_read(said: dict[str, Any]) -> None:
         "NaN",
         "[-Infinity]",
         "[" * 51 + "]" * 51,
+        '{"[": ' * 51 + "1" + "}" * 51,
+        "[]" * 51 + "[" * 100_000,
+        "[]" * 51 + '"' + '\\"' * 500_000,  # a pattern that tried again behind each quote needed an hour
         "9" * 5_000,
     ],
 )
