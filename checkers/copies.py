@@ -31,7 +31,7 @@ from checkers.signature_index import SignatureIndex
 _LOGGER = logging.getLogger(__name__)
 _TURN_SECONDS = 2.0
 _TURNS = 15
-"""Of a group, without one answer. Then the first is answered *unknown*; what was read is known the next time."""
+"""Of a group, without one answer. Then the first is answered *unreachable*; what was read is known the next time."""
 _TURN_LIMIT_SECONDS = 60.0
 """kafka-python waits for half a minute for a broker that is frozen."""
 _PAUSE_SECONDS = 0.5
@@ -136,7 +136,7 @@ class Copies:
         verdict = look.verdict
         if copy is None:
             _LOGGER.warning("Group %s, half message at %s: %s", look.request.group, look.request.half, NOT_KNOWN)
-            verdict = without_verdict(verdict, NOT_KNOWN)
+            verdict = without_verdict(verdict, NOT_KNOWN)._replace(action=Action.UNREACHABLE)  # costs no attempt
         elif copy:
             self._found(look.request.group)
             named = (look.request.transaction_id, look.request.group, look.request.half)

@@ -130,6 +130,6 @@ def test_where_kafka_does_not_answer_nothing_is_committed(place: Place, monkeypa
         return found
 
     free, unknown, not_known = asyncio.run(judged())
-    assert (free.action, unknown.action, not_known.action) == (Action.COMMIT, Action.UNKNOWN, Action.UNKNOWN)
+    assert (free.action, unknown.action, not_known.action) == (Action.COMMIT, Action.UNKNOWN, Action.UNREACHABLE)
     assert not_known.remark.startswith(NOT_KNOWN)
     assert len(calls) > 1
