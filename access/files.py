@@ -1,7 +1,7 @@
 """The files of ``access.policy`` and ``access.secrets``: one set of rules for the job, check services and gateways."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -12,9 +12,13 @@ from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import SigningKey
 from conf.secrets_file import UnreadableFileError, read_keys
 from conf.settings import AccessSettings
-from conf.settled_files import SettledFiles, Stamp
 
 _LOGGER = logging.getLogger(__name__)
+_SETTLED_SECONDS = 1.0
+"""Unchanged for so long a file is not being written any more: half of one may be lawful, and mean another thing."""
+
+Stamp = tuple[int, ...]
+"""Equal while the files are the same."""
 
 
 class PolicyAndKeys(NamedTuple):
@@ -150,3 +154,29 @@ class PolicyFiles:
 
 def _covers(newer: Account | None, older: Account) -> bool:
     return newer is not None and {*older.groups} <= {*newer.groups} and older.roles <= newer.roles
+
+
+class SettledFiles:
+    """``clock`` gives seconds and does not run backwards."""
+
+    def __init__(self, paths: Sequence[Path], clock: Callable[[], float] = monotonic) -> None:
+        self._paths = tuple(paths)
+        self._clock = clock
+        self._seen: tuple[Stamp | None, float] = (None, 0.0)
+
+    def stamp(self) -> Stamp:
+        """What the files are now.
+
+        Raises:
+            OSError: one cannot be looked at.
+        """
+        found = [path.stat() for path in self._paths]
+        return tuple(number for one in found for number in (one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino))
+
+    def settled(self, stamp: Stamp) -> bool:
+        """Whether they have been so for a second; call it each time that they are looked at."""
+        seen, since = self._seen
+        if seen != stamp:
+            self._seen = (stamp, self._clock())
+            return False
+        return self._clock() - since >= _SETTLED_SECONDS

@@ -11,9 +11,8 @@ from pydantic import AfterValidator, ByteSize, Field, NonNegativeInt, PositiveIn
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.wire.protocol import Topics, lawful_group, lawful_topic
 from checkback.wire.signed_records import is_key_id
-from conf.explaining import explained
+from conf.explaining import explained, loaded
 from conf.sections import Section
-from conf.toml_text import loaded
 
 MOST_BYTES = 262_144
 """Of a policy file: tasks are told all of it with each batch."""

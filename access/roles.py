@@ -1,10 +1,13 @@
-"""The rights that each role needs on Kafka's own access control lists, and no others: the table of docs/security.md."""
+"""The rights that each role needs on Kafka's own access control lists, and no others: the table of docs/security.md.
 
-from collections.abc import Callable, Iterator, Mapping
+And which of them a program lacks, by what Kafka says that it may do. No I/O.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from checkback.exceptions import ConfigurationError
-from checkback.wire.job_groups import GROUPS, checkers_group, display_group, is_own, own_groups
+from checkback.wire.groups import GROUPS, checkers_group, display_group, is_own, own_groups
 from checkback.wire.protocol import lawful_group, lawful_topic
 from checkback.wire.rights import (
     Operation,
@@ -22,6 +25,8 @@ from checkback.wire.rights import (
 
 FOR_PAGE = "status page"
 """Why the job has rights without which it does all but show something."""
+Allowed = Mapping[tuple[ResourceKind, str], Collection[str] | None]
+"""Operations by resource, as Kafka names them (``DESCRIBE_CONFIGS``); None: it does not say, and is believed."""
 
 
 class Role(StrEnum):
@@ -161,3 +166,19 @@ def _refuse_no_topics(role: Role, whom: Whom) -> None:
     for name in whom.real:
         if name != "*":
             lawful_topic(name.removesuffix("*"))
+
+
+def lacking(rights: Iterable[Right], allowed: Allowed) -> list[Right]:
+    """Those that are not allowed; of a prefix, where one of the resources that begin so is not.
+
+    Of resources that nothing is said of none is lacking.
+    """
+    return [
+        right
+        for right in rights
+        if any(
+            operations is not None and right.operation.name not in operations
+            for (kind, name), operations in allowed.items()
+            if kind is right.kind and (name.startswith(right.name) if right.prefixed else name == right.name)
+        )
+    ]

@@ -10,8 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from checkback.exceptions import CheckbackError
 from checkback.testing import LocalCluster
 from checkback.wire import protocol
-from checkback.wire.delivered import LaneFact, stating
-from checkback.wire.lanes import new_lane, of_lane
+from checkback.wire.lanes import LaneFact, new_lane, of_lane, stating
 from checkback.wire.protocol import Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
 from conf import Settings
 

@@ -23,8 +23,7 @@ from checkback.listener import (
     TransactionListener,
     TransactionSendResult,
 )
-from checkback.producing.asyncio_face import AsyncTransactionProducer
-from checkback.producing.dependency import BeginTransaction, TransactionDependency
+from checkback.producing.asyncio_face import AsyncTransactionProducer, BeginTransaction, TransactionDependency
 from checkback.producing.producer import TransactionProducer
 from checkback.producing.scope import Rollback, TransactionScope
 from checkback.producing.several import Transaction

@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple, Protocol
 
 from checkback.wire.checks import CheckRequest
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action
 
 

@@ -3,11 +3,10 @@
 from checkers.announced import Announced
 from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
 from checkers.behind import Backlog, Reading, Route
-from checkers.breaker import Breaker
+from checkers.breakers import Breaker, EndpointBreakers
 from checkers.check import Check, CheckEnds
 from checkers.clients import KafkaClients
 from checkers.directory import Endpoint, EndpointDirectory
-from checkers.endpoint_breakers import EndpointBreakers
 from checkers.groups import Groups
 from checkers.http.admission import AdmittedResolver, AllowList
 from checkers.http.names import Names

@@ -8,8 +8,7 @@ from typing import Any
 
 from access.files import PolicyAndKeys, PolicyFiles
 from access.policy import AccessPolicy
-from access.signers import Writer
-from access.verifying import SignedRecord, Verifier
+from access.verifying import SignedRecord, Verifier, Writer
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import parted, place_of, spelled, spelled_content

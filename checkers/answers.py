@@ -15,7 +15,7 @@ from checkback.kafka.librdkafka.library import KafkaError, KafkaException
 from checkback.kafka.outages import Outage
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord, TellingTransport
-from checkback.wire.delivered import LaneFact, stating
+from checkback.wire.lanes import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 from checkback.wire.rights import not_allowed, write
 from checkback.wire.signed_records import SigningKey

@@ -12,14 +12,13 @@ import orjson
 from yarl import URL
 
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
-from checkback.wire.delivered import LaneFact, fact_answered
+from checkback.wire.lanes import LaneFact, fact_answered
 from checkback.wire.protocol import VERSION, Action
 from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, signed_headers
 from checkers.directory import Endpoint
 from checkers.http.admission import FOUND, AllowList
 from checkers.http.names import Names
-from checkers.http.reasons import reason
-from checkers.http.session import BoundedConnector
+from checkers.http.session import BoundedConnector, reason
 from checkers.http.shares import is_ours
 from conf.redaction import redacted
 

@@ -19,7 +19,7 @@ from checkback.kafka.kafka_python.library import (
 from checkback.kafka.kafka_python.repairs import begin_anew_when_lost
 from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.librdkafka.transport import ConfluentTransport
-from checkback.wire.job_groups import checkers_group
+from checkback.wire.groups import checkers_group
 from checkback.wire.protocol import Topics
 from conf import Settings
 

@@ -22,7 +22,7 @@ from checkback.kafka.kafka_python.library import AuthorizationError, TopicPartit
 from checkback.kafka.kafka_python.reading import PartitionReader, ReadingThread
 from checkback.kafka.kafka_python.repairs import topic_id
 from checkback.wire.checks import CheckRequest
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
 from checkers.ask import EndpointVerdict
 from checkers.settling import Settle, Then, without_verdict

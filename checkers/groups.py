@@ -6,7 +6,7 @@ share, or for something that this process has run out of, is not held against it
 
 A check for which there is no room, or nobody to be asked, is postponed: it waits in Kafka (:mod:`checkers.behind`).
 Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it; they are kept, and
-asked all the same as soon as somebody is there (:mod:`checkers.kept`).
+asked all the same as soon as somebody is there (:mod:`checkers.behind`).
 
 A check whose lane is being settled (:mod:`checkers.settling`) keeps its room until that is done.
 """
@@ -21,9 +21,9 @@ from itertools import islice
 
 from checkback.wire.protocol import Action, HalfPosition
 from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
+from checkers.breakers import EndpointBreakers
 from checkers.check import Check, CheckEnds
 from checkers.directory import Endpoint, EndpointDirectory, group_standing
-from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import GroupStanding
 from checkers.http.shares import GroupShares
 from conf.redaction import redacted

@@ -17,10 +17,24 @@ from typing import TypeVar
 import aiohttp
 from prometheus_client import CollectorRegistry
 
-from checkback.exceptions import CheckbackError
+from access import Role, Whom, rights_of
+from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.kafka_python.library import (
+    AuthorizationError,
+    IllegalSaslStateError,
+    KafkaConfigurationError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
 from checkback.kafka.outages import Outage
+from checkback.kafka.reaching import no_kafka
+from checkback.wire.groups import metadata_refused
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import not_allowed
 from checkers.announcers import Announcers
 from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, EndpointVerdict
@@ -37,7 +51,6 @@ from checkers.http.session import open_session, tls_context
 from checkers.http.shares import GroupShares
 from checkers.intake import Announcements, Intake
 from checkers.metrics import CheckMetrics
-from checkers.outages import explained
 from checkers.rereading import CheckOrigin, Rereader, Rooms
 from checkers.settling import Lanes
 from conf import Settings, TransactionSettings
@@ -52,6 +65,7 @@ time at which the job asks again it is left to that."""
 _LATE_MS = 60_000
 """So much later than its pause says, at most, the job asks again: batches take a while, and many checks are due."""
 T = TypeVar("T")
+_CREDENTIALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError)
 
 
 class CheckService:
@@ -304,3 +318,24 @@ def good_for_ms(times: TransactionSettings) -> tuple[int, int]:
     ttl_ms = times.check_answer_ttl
     pause_ms = max(times.unreachable_backoff_max, times.check_interval)
     return max(ttl_ms - _EARLY_MS, ttl_ms // 2), pause_ms + _LATE_MS
+
+
+def explained(error: BaseException, settings: Settings) -> CheckbackError:  # noqa: PLR0911  (one for each kind of error)
+    """What to tell people of what ended the check service; ``retriable`` says whether to start it again."""
+    if isinstance(error, CheckbackError):
+        return error
+    servers = settings.kafka.bootstrap_servers
+    if isinstance(error, KafkaConfigurationError):
+        return ConfigurationError(f"The check service cannot use kafka.security or kafka.client_options: {error}.")
+    if isinstance(error, _CREDENTIALS):
+        return ConfigurationError(
+            f"Kafka at {servers} refuses the check service's credentials: correct kafka.security or "
+            f"kafka.client_options. ({error!r})"
+        )
+    if isinstance(error, AuthorizationError):
+        return not_allowed("the check service", error, rights_of(Role.CHECKS, Whom(settings.kafka.topics)))
+    if isinstance(error, OffsetMetadataTooLargeError):
+        return metadata_refused("the check service", repr(error))
+    if isinstance(error, KafkaError | ConnectionError | TimeoutError) and passes(error):
+        return no_kafka(servers, repr(error), "kafka.bootstrap_servers")
+    return CheckServiceError(f"The check service failed; a restart continues where it stopped. {error!r}")

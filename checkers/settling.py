@@ -20,7 +20,7 @@ from typing import NamedTuple
 from checkback.exceptions import CheckbackError
 from checkback.kafka.bounded_calls import in_thread
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Action
 from checkers.ask import EndpointVerdict

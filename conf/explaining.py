@@ -1,9 +1,12 @@
-"""What is wrong with settings, in words that name each key."""
+"""What is wrong with settings and other TOML that people have written, in words that name each key."""
 
+import tomllib
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+
+from checkback.exceptions import ConfigurationError
 
 _LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type"})
 _SIZES = frozenset({"byte_size", "byte_size_unit"})
@@ -47,3 +50,16 @@ def _keys_at(kind: Any, location: tuple[int | str, ...]) -> list[str]:
         chosen = [one for one in arguments if location[0] in get_args(one.model_fields["kind"].annotation)]
         return _keys_at(chosen[0], location[1:]) if chosen else []
     return _keys_at(arguments[-1], location[1:])  # what a list or a table holds
+
+
+def loaded(text: str) -> dict[str, Any]:
+    """What it says.
+
+    Raises:
+        ConfigurationError: it is not TOML, or no reader takes it: numbers of thousands of digits, arrays in arrays in
+            arrays.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # its text says where, and shows a character at most
+        raise ConfigurationError(f"It is not TOML: {error}.") from None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import SigningKey
+from conf.explaining import loaded
 from conf.settings import AccessSettings
-from conf.toml_text import loaded
 
 _LOGGER = logging.getLogger(__name__)
 _OTHERS = stat.S_IRWXO

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from access import ResourceKind, Right, Role, Whom, rights_of
 from access.policy import RULES
-from access.signers import SIGNERS, Writer
+from access.verifying import SIGNERS, Writer
 
 PAGE = Path(__file__).parent / "security.md"
 POLICY_PAGE = Path(__file__).parent / "access-policy.md"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import uuid
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,9 +12,12 @@ from typing import Self
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from access.credentials import Caller
 from checkback.answering.advertising import announced_url
+from checkback.answering.http_connections import BoundedConnection, BoundedServer
+from checkback.answering.listening import listening_socket
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.send_limits import SendLimits, read_notices
@@ -29,7 +33,6 @@ from gateway.checking import Checking, Twins
 from gateway.http.api import HttpApi, HttpParts
 from gateway.http.inner import PATH, checks_app, inner_routes
 from gateway.http.polls import Polls
-from gateway.http.serving import MOST_CONNECTIONS, HttpServer
 from gateway.kafka.announcing import GroupAnnouncements, ProducersTopic
 from gateway.kafka.bodies import HalfBodies
 from gateway.kafka.places import KafkaPlaces
@@ -47,6 +50,7 @@ _DRAIN_SECONDS = 5.0
 _TRIED_LONGER = 5
 """So many times as long as its client waits, a record is tried: repeated meanwhile, it is the same one."""
 _NOBODY = Caller("", "")
+_STOP_SECONDS = 3
 
 
 class GatewayProcess:
@@ -211,3 +215,46 @@ def refuse_strangers(settings: Settings) -> None:
             f"gateway.host is {host}, and there is no access.policy: anybody who reaches it could send as any group. "
             "Name a policy with accounts, or listen at 127.0.0.1."
         )
+
+
+class _GatewayConnection(BoundedConnection):
+    most = of_address = min(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1_024) // 5, 3_000)
+
+
+MOST_CONNECTIONS = _GatewayConnection.most
+"""Of each of four ports: a process without files could not answer its probes. One address may be a proxy's."""
+
+
+class HttpServer:
+    """Serves until :meth:`stop`. ``shared``: other processes listen at the same port.
+
+    Raises:
+        OSError: the address cannot be listened at, or the certificate is none.
+    """
+
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, tls: tuple[str, str] | None = None, *, shared: bool = False
+    ) -> None:
+        self._socket = listening_socket(host, port, shared=shared)
+        self.host, self.port = self._socket.getsockname()[:2]
+        certificate, key = tls or (None, None)
+        self._server = BoundedServer(
+            app,
+            _GatewayConnection,
+            log_level="warning",
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on."""
+        self._serving = asyncio.ensure_future(self._server.serve([self._socket]))
+
+    async def stop(self) -> None:
+        """Answer what is under way, for at most three seconds, and end."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+        self._socket.close()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from state.open_by_topic import OpenByTopic, OpenOf
 from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.outcomes import (

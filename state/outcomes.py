@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import CONTESTED
 from state.content import value_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf

@@ -17,7 +17,7 @@ from conf import Settings
 from conf.secrets_file import own_key
 from status_page.api.routes import Api
 from status_page.facts import JobView
-from status_page.http.guard import Guard
+from status_page.http.server import Guard
 from status_page.http.signing_in import SigningIn
 from status_page.pages.acting import Acting
 from status_page.pages.forms import FormError

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 
 from checkback.exceptions import InstallationError
-from checkback.local.home import cache_folder
+from checkback.local.folders import cache_folder
 from checkback.local.jars import TABLES
 
 _LIMIT_SECONDS = 900.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 
 from checkback.exceptions import InstallationError
-from checkback.local.home import cache_folder, home
+from checkback.local.folders import cache_folder, home
 from checkback.local.java import java_command
 
 _SOURCES = Path(__file__).with_name("java")

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
 from checkback.local import spark_jars, use_java
+from checkback.local.folders import DIRS, scratch_folders, take_scratch
 from checkback.local.jars import STORES
-from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
 from conf.log_lines import is_for_people
 from streaming.batch.stores import scheme_of

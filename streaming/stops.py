@@ -20,7 +20,7 @@ from checkback.exceptions import (
     JobStoppedError,
     KafkaLostError,
 )
-from checkback.wire.beside_offsets import metadata_refused
+from checkback.wire.groups import metadata_refused
 from checkback.wire.rights import not_allowed
 from conf import Settings
 

@@ -12,15 +12,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from access import Operation, ResourceKind, Role, Whom, rights_of
-from access.lacking import lacking
-from access.roles import FOR_PAGE
+from access.roles import FOR_PAGE, lacking
 from checkback.exceptions import ConfigurationError, JobStoppedError, NotAllowedError
 from checkback.installing import job
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import Consumer, Producer
-from checkback.operations.allowed import allowed_of
+from checkback.operations.topic_facts import allowed_of
 from checkback.operations.topics import admin_client
-from checkback.wire.job_groups import claim_group
+from checkback.wire.groups import claim_group
 from conf import Settings
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory

@@ -13,7 +13,7 @@ from kafka.structs import OffsetAndMetadata
 from checkback.operations.topics import admin_client
 from checkback.wire import protocol
 from checkback.wire.checks import Announcement, CheckRequest
-from checkback.wire.job_groups import display_group
+from checkback.wire.groups import display_group
 from checkback.wire.protocol import Action, HalfPosition, Source, half_headers, op_headers
 from streaming.brokers.client import SinkSettings
 from streaming.ownership.claim import Claim, Owner

@@ -15,7 +15,7 @@ from checkback.exceptions import ConfigurationError
 from checkback.listener import LocalTransactionState, TransactionChecker
 from checkback.own_lanes import owner_of
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
-from checkback.wire.delivered import ANSWER_FIELD, LaneFact
+from checkback.wire.lanes import ANSWER_FIELD, LaneFact
 from checkback.wire.signature import WINDOW_MS
 
 _LOGGER = logging.getLogger(__name__)

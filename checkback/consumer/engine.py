@@ -15,7 +15,6 @@ from typing import Any
 
 from checkback.consumer.clients.base import Connection, KafkaAwayError, NewTopic
 from checkback.consumer.clients.group_client import Clients, GroupClient
-from checkback.consumer.failed_parcels import FailedParcels
 from checkback.consumer.fetching import FetchLoop
 from checkback.consumer.listener import TopicPartition, refuse_no_place
 from checkback.consumer.metrics import Figures, PartitionFigures
@@ -23,11 +22,11 @@ from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.partitions import Partitions, Subscription
 from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
 from checkback.consumer.offsets.work import Parcel
+from checkback.consumer.retries.failed_parcels import FailedParcels, Timers
 from checkback.consumer.retries.sending_back import SendingBack, SendingClients, SentBackParcel
-from checkback.consumer.retries.timers import Timers
 from checkback.consumer.retry import OwnTopics
-from checkback.consumer.same_tags import client_id, wants_otherwise
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
+from checkback.consumer.tags import client_id, wants_otherwise
 from checkback.consumer.workers import Workers
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError, NotAllowedError
 from checkback.kafka.reaching import no_kafka

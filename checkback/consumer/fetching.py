@@ -20,7 +20,7 @@ from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.partitions import Partitions
 from checkback.consumer.offsets.poison_messages import CALM_SECONDS
 from checkback.consumer.offsets.work import Parcel, PartitionWork
-from checkback.consumer.retries.timers import Timers
+from checkback.consumer.retries.failed_parcels import Timers
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
 from checkback.consumer.workers import Workers
 from checkback.exceptions import CheckbackError, ConsumerError

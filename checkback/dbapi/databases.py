@@ -6,8 +6,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol
 
-from checkback.dbapi.mysql import limited_to, set_lock_timeouts
-from checkback.dbapi.states import MYSQL_ENGINE_AND_KEY, mysql_code, refuse_unsafe
+from checkback.dbapi.states import MYSQL_ENGINE_AND_KEY, limited_to, mysql_code, refuse_unsafe, set_lock_timeouts
 from checkback.exceptions import ConfigurationError
 from checkback.wire.protocol import MAX_ID_BYTES
 

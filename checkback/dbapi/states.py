@@ -1,8 +1,8 @@
-"""The transaction log's rules, whoever speaks to the database: SQLAlchemy, Django or a plain driver."""
+"""The rules of transaction log and inbox, whoever speaks to the database: SQLAlchemy, Django or a plain driver."""
 
 import sqlite3
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from checkback.exceptions import (
@@ -13,6 +13,7 @@ from checkback.exceptions import (
     TransactionBlockedError,
 )
 from checkback.listener import LocalTransactionState
+from checkback.wire.protocol import MAX_GROUP_BYTES
 
 COMMITTED = "committed"
 """In the column *state*: the transaction has committed."""
@@ -36,6 +37,10 @@ _MYSQL_WAITED_IN_VAIN = {
     1205,  # longer than innodb_lock_wait_timeout or lock_wait_timeout
     1213,  # a deadlock: several waited for one row, and were all let go at once
 }
+_MYSQL_LOCK_VARIABLES = ("innodb_lock_wait_timeout", "lock_wait_timeout")
+
+LOCK_TIMEOUTS = f"SELECT {', '.join(f'@@SESSION.{name}' for name in _MYSQL_LOCK_VARIABLES)}"
+"""Asks for those of this connection, in seconds."""
 
 
 def late(transaction_id: str, state: str | None) -> CheckbackError:
@@ -112,3 +117,33 @@ def mysql_code(error: BaseException | None) -> Any:
     """The server's number: PyMySQL, mysqlclient and asyncio's drivers have it first."""
     given = getattr(error, "args", ())
     return getattr(error, "errno", None) or (given[0] if given else None)
+
+
+def refuse_no_group(group: str) -> None:
+    """Raises ConfigurationError unless this can be a consumer group."""
+    if not 0 < len(group.encode()) <= MAX_GROUP_BYTES or "\0" in group:
+        raise ConfigurationError(f"A group's name has 1 to {MAX_GROUP_BYTES} bytes; {group!r:.80} does not fit.")
+
+
+def aged(older_than: timedelta, batch: int) -> datetime:
+    """What is pruned was received before it.
+
+    Raises:
+        ConfigurationError: an argument is not above zero.
+    """
+    if older_than <= timedelta(0):
+        raise ConfigurationError(f"older_than is {older_than}, must be longer than a message may come again.")
+    if batch < 1:
+        raise ConfigurationError(f"batch is {batch}, must be at least 1.")
+    return datetime.now(UTC) - older_than
+
+
+def limited_to(milliseconds: int) -> list[int]:
+    """Time-outs in whole seconds, as the server counts, and not less than asked for."""
+    return [-(-milliseconds // 1_000)] * len(_MYSQL_LOCK_VARIABLES)
+
+
+def set_lock_timeouts(seconds: Sequence[int]) -> str:
+    """The statement that sets what :data:`LOCK_TIMEOUTS` asks for."""
+    pairs = zip(_MYSQL_LOCK_VARIABLES, seconds, strict=True)
+    return "SET " + ", ".join(f"SESSION {name} = {value:d}" for name, value in pairs)

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections
 
 from checkback.dbapi.databases import DIALECTS, Dialect, execute, fetched
-from checkback.dbapi.mysql import LOCK_TIMEOUTS, limited_to, set_lock_timeouts
+from checkback.dbapi.states import LOCK_TIMEOUTS, limited_to, set_lock_timeouts
 from checkback.exceptions import ConfigurationError
 
 _DIALECTS = {

@@ -13,8 +13,8 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
 from checkback.dbapi.databases import Dialect, execute, execute_each, fetched
-from checkback.dbapi.inbox_rules import aged, refuse_no_group
 from checkback.dbapi.log_table import insert_new
+from checkback.dbapi.states import aged, refuse_no_group
 from checkback.django.databases import connection_of, dialect_of, refuse_inside
 from checkback.exceptions import ConfigurationError, RecordLostError
 from checkback.wire.message_id import MAX_BYTES, message_id

@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from checkback.django.databases import connection_of, refuse_inside
 from checkback.django.process import producer, transaction_log
 from checkback.exceptions import ConfigurationError, RecordLostError
-from checkback.producing.plain_functions import refuse_lazy, refuse_lazy_result
+from checkback.producing.blocks import refuse_lazy, refuse_lazy_result
 from checkback.producing.scope import TransactionScope
 from checkback.wire.protocol import Message, TransactionOptions
 

@@ -1,6 +1,6 @@
 """Producer groups over a limit: the job stores a notice of each in Kafka, which their producers read while they send.
 
-By the roles' rights only the job can store one: see :func:`~checkback.wire.job_groups.limit_group`.
+By the roles' rights only the job can store one: see :func:`~checkback.wire.groups.limit_group`.
 """
 
 import logging
@@ -15,7 +15,7 @@ from checkback.exceptions import GroupOverLimitError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import KafkaAdminClient, OffsetAndMetadata, TopicPartition
-from checkback.wire.job_groups import limit_group
+from checkback.wire.groups import limit_group
 from checkback.wire.protocol import Topics
 from checkback.wire.rights import not_allowed, of_limits
 

@@ -2,7 +2,6 @@
 
 from checkback.local.jars import kafka_jars, spark_jars
 from checkback.local.java import java_command, use_java
-from checkback.local.kafka import LocalKafka
-from checkback.local.kafka_cluster import LocalKafkaCluster
+from checkback.local.kafka import LocalKafka, LocalKafkaCluster
 
 __all__ = ["LocalKafka", "LocalKafkaCluster", "java_command", "kafka_jars", "spark_jars", "use_java"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from checkback.exceptions import InstallationError
 from checkback.installing import extra
-from checkback.local.home import home
+from checkback.local.folders import home
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.0+org.slf4j:slf4j-simple:1.7.36"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from checkback.exceptions import InstallationError
 from checkback.installing import extra
-from checkback.local.home import home
+from checkback.local.folders import home
 
 OLDEST = 17
 

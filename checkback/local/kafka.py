@@ -9,6 +9,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import BinaryIO, NamedTuple, Self
 
 from checkback.exceptions import BrokerStartError
 from checkback.forking import in_child_of
-from checkback.local.folder_lock import locked
+from checkback.local.folders import locked
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
 from checkback.local.supervised import Supervised
@@ -43,6 +44,12 @@ _LOCKED = "Failed to acquire lock on file"
 _RELEASE_SECONDS = 15.0
 _REMOVE_SECONDS = 60.0
 """The supervisor removes the folder of a broker that had thousands of partitions before it ends."""
+_OF_CLUSTER = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+"""As Kafka's own defaults are."""
 
 
 class Quorum(NamedTuple):
@@ -306,3 +313,72 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class LocalKafkaCluster:
+    """Three brokers, or more, that live as long as the ``with`` block: each is a controller, too.
+
+    With one of three killed the cluster goes on; with two it waits for one of them. ``data``, ``heap_megabytes`` (of
+    each), ``start_seconds`` and ``properties`` are those of :class:`LocalKafka`.
+    """
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        *,
+        brokers: int = 3,
+        heap_megabytes: int = 256,
+        start_seconds: float = 300.0,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self._temporary = data is None
+        self._folder = data or Path(tempfile.mkdtemp(prefix="checkback-kafka-"))
+        ports: dict[int, int] = {}
+        while len(ports) < brokers:
+            if (port := free_port()) not in ports.values():
+                ports[len(ports) + 1] = port
+        quorum = Quorum(new_cluster_id(), ports)
+        self.brokers = [
+            LocalKafka(
+                self._folder / str(node),
+                heap_megabytes=heap_megabytes,
+                start_seconds=start_seconds,
+                properties={**_OF_CLUSTER, **(properties or {})},
+                joins=quorum,
+                node=node,
+            )
+            for node in ports
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of each broker, for any Kafka client."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def start(self) -> Self:
+        """Start all brokers that do not run, and return when they answer.
+
+        Raises:
+            BrokerStartError, InstallationError: as :meth:`LocalKafka.start`; none is left running then.
+        """
+        stopped = [broker for broker in self.brokers if not broker.running]
+        try:
+            with ThreadPoolExecutor(max(1, len(stopped))) as pool:  # none answers before there is a majority
+                list(pool.map(LocalKafka.start, stopped))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all brokers, and wait for their end."""
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(LocalKafka.stop, self.brokers))
+        if self._temporary:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()

@@ -15,7 +15,7 @@ from checkback.kafka.kafka_python.library import (
 )
 from checkback.kafka.reaching import no_kafka
 from checkback.operations.topics import admin_client
-from checkback.wire.job_groups import GROUPS, claim_group, display_group
+from checkback.wire.groups import GROUPS, claim_group, display_group
 from checkback.wire.json_reading import read_object
 from checkback.wire.protocol import Topics
 from checkback.wire.rights import Operation, ResourceKind, Right, not_allowed, read

@@ -14,8 +14,7 @@ from checkback.kafka.record_ranges import RangeReader, ReadLimits, Stretch
 from checkback.kafka.topic_reading import ends_of, reading_consumer
 from checkback.operations.operator_ops import Row
 from checkback.wire import protocol
-from checkback.wire.delivered import LaneFact
-from checkback.wire.lanes import is_lane
+from checkback.wire.lanes import LaneFact, is_lane
 from checkback.wire.ledger import Ledger
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import Action, HalfPosition, Topics

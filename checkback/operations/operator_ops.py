@@ -14,7 +14,7 @@ from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
 from checkback.operations.story_events import remark_of
 from checkback.wire.audit import AuditKind, AuditRecord
-from checkback.wire.delivered import LaneFact, stating
+from checkback.wire.lanes import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 from checkback.wire.rights import not_allowed, write
 from checkback.wire.signed_records import SigningKey

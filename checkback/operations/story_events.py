@@ -7,8 +7,8 @@ from checkback.exceptions import ProtocolError
 from checkback.operations.in_doubt import place_of, row_of
 from checkback.operations.times import said_time
 from checkback.wire import protocol
-from checkback.wire.delivered import LaneFact
 from checkback.wire.json_reading import read_object
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote, Topics
 
 _MOST_CHARACTERS = 512

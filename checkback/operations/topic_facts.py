@@ -1,4 +1,4 @@
-"""What Kafka says of Checkback's own topics, and what is wrong with them."""
+"""What Kafka says of Checkback's own topics, what is wrong with them, and what its user may do with them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 from checkback.kafka.kafka_python.library import (
     ConfigResource,
     ConfigResourceType,
+    GroupAuthorizationFailedError,
     KafkaAdminClient,
+    KafkaError,
     OffsetSpec,
+    TopicAuthorizationFailedError,
     TopicPartition,
     UnknownTopicOrPartitionError,
     for_code,
 )
-from checkback.operations.allowed import operations_in
 from checkback.operations.retention import BYTES, TIME, Times
 from checkback.operations.times import said_duration
 from checkback.operations.topics import IN_SYNC, RULED, broken_rules, few_ops, rules_of
@@ -24,6 +26,7 @@ _CLEANUP = "cleanup.policy"
 _LARGEST = "max.message.bytes"
 _NO_SUCH = UnknownTopicOrPartitionError.__name__
 _ASKED = (TIME, BYTES, _LARGEST, IN_SYNC, *RULED)
+_NOTHING = frozenset[str]()
 
 
 class TopicFacts(NamedTuple):
@@ -225,3 +228,40 @@ def _least_ms(name: str, topics: Topics, times: Times) -> tuple[int, bool]:
 def _named(partitions: tuple[int, ...]) -> str:
     shown = ", ".join(map(str, partitions[:5]))
     return f"partition{'s' if len(partitions) > 1 else ''} {shown}{', ...' if len(partitions) > 5 else ''}"
+
+
+def allowed_of(
+    admin: KafkaAdminClient, topics: Iterable[str], groups: Iterable[str]
+) -> dict[tuple[ResourceKind, str], frozenset[str] | None]:
+    """Operations by resource, by Kafka's names (``DESCRIBE_CONFIGS``); None: it does not say, or has no such topic.
+
+    Raises:
+        KafkaError: Kafka does not answer.
+    """
+    found = {(ResourceKind.TOPIC, topic["name"]): _of_topic(topic) for topic in admin.describe_topics(list(topics))}
+    return found | {(ResourceKind.GROUP, group): _of_group(admin, group) for group in groups}
+
+
+def _of_topic(topic: Mapping[str, Any]) -> frozenset[str] | None:
+    if topic["error_code"] == TopicAuthorizationFailedError.errno:
+        return _NOTHING
+    return operations_in(topic.get("topic_authorized_operations", topic.get("authorized_operations")))
+
+
+def _of_group(admin: KafkaAdminClient, group: str) -> frozenset[str] | None:
+    try:
+        (described,) = admin.describe_groups([group]).values()  # one alone: a hidden one fails all
+    except GroupAuthorizationFailedError:
+        return _NOTHING
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        return None  # a cluster's first group waits until Kafka has made the topic of all groups' offsets
+    if GroupAuthorizationFailedError.__name__ in str(described["error"]):
+        return _NOTHING
+    return operations_in(described.get("authorized_operations"))
+
+
+def operations_in(said: object) -> frozenset[str] | None:
+    """As kafka-python gives them; None where the broker has said nothing."""
+    return frozenset(said) if isinstance(said, list | set | tuple) and said else None

@@ -1,13 +1,14 @@
 """A producer's blocks: code that is the local transaction of one message, or of several."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from checkback.exceptions import ConfigurationError
 from checkback.listener import HalfMessage
 from checkback.producing.database_scope import TransactionDatabase, refuse_no_database
-from checkback.producing.plain_functions import refuse_lazy, refuse_lazy_result
 from checkback.producing.scope import Delivery, TransactionScope
 from checkback.wire.protocol import Message, TransactionOptions
 
@@ -106,3 +107,26 @@ class TransactionBlocks(ABC):
         if isinstance(message, Message):
             return partial(self.prepare, message, options=options)
         return partial(self.prepare_several, message, options=options)
+
+
+def refuse_lazy(function: Callable[..., Any]) -> None:
+    """Raises ConfigurationError for a coroutine or a generator: called, it has not begun yet."""
+    if (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    ):
+        raise ConfigurationError(
+            f"{getattr(function, '__name__', function)} is a coroutine or a generator, which would run after its "
+            "transaction has committed: decorate a plain 'def'. In asyncio use 'async with producer.transaction(...)' "
+            "of AsyncTransactionProducer."
+        )
+
+
+def refuse_lazy_result(result: object) -> None:
+    """Raises TypeError for what a plain function has made, and nobody has run yet; inside the transaction."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError(
+            f"The decorated function has given a {type(result).__name__}, which would run after its transaction has "
+            "committed. Nothing is committed."
+        )

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from checkback.kafka.transport import OutgoingRecord
-from checkback.wire.delivered import LaneFact, stating
+from checkback.wire.lanes import LaneFact, stating
 from checkback.wire.limits import MAX_REMARK_BYTES
 from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 

@@ -25,13 +25,12 @@ from sqlalchemy.orm import Session, scoped_session
 
 from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
-from checkback.dbapi.inbox_rules import aged, refuse_no_group
+from checkback.dbapi.states import aged, refuse_no_group
 from checkback.exceptions import ConfigurationError
-from checkback.sql import inbox_table, mysql
+from checkback.sql import mysql, tables
 from checkback.sql.commit_guard import insist_on_rows, refuse_inactive
 from checkback.sql.database import insert_new, refuse_autocommit, refuse_others
-from checkback.sql.handler_session import HandlerSession
-from checkback.sql.taken import Taken
+from checkback.sql.handling import HandlerSession, Taken
 from checkback.wire.message_id import message_id
 
 if TYPE_CHECKING:  # importing it needs greenlet, which applications without asyncio do not have
@@ -83,7 +82,7 @@ class SqlInbox:
         self._group = group
         self._counting = threading.Lock()
         self._passed_over = 0
-        self.table = inbox_table.inbox_table(table, MetaData() if metadata is None else metadata)
+        self.table = tables.inbox_table(table, MetaData() if metadata is None else metadata)
         self._table_is_safe = engine.dialect.name not in mysql.NAMES
         """Whether it has been looked at, once for each process."""
 
@@ -98,14 +97,14 @@ class SqlInbox:
 
     def ddl(self) -> str:
         """The statements that make the table, for a migration; :meth:`create` runs them."""
-        return inbox_table.ddl(self.table, self._engine.dialect)
+        return tables.ddl(self.table, self._engine.dialect)
 
     def create(self) -> None:
         """Make the table unless it is there. Several processes may do so at once."""
         engine = self._sync_engine("create_async")
         try:
             with engine.begin() as connection:
-                inbox_table.create(connection, self.table)
+                tables.create(connection, self.table)
         except DBAPIError:
             # PostgreSQL's IF NOT EXISTS fails when another process makes the table at the same moment.
             if not look_at(engine).has_table(self.table.name):
@@ -116,7 +115,7 @@ class SqlInbox:
         engine = self._async_engine("create")
         try:
             async with engine.begin() as connection:
-                await connection.run_sync(inbox_table.create, self.table)
+                await connection.run_sync(tables.create, self.table)
         except DBAPIError:
             async with engine.connect() as connection:
                 if not await connection.run_sync(lambda sync: look_at(sync).has_table(self.table.name)):
@@ -347,7 +346,7 @@ class SqlInbox:
             session.rollback()  # another process has done it meanwhile
 
     def _prune_batch(self, connection: Connection, before: datetime, batch: int) -> int:
-        return inbox_table.prune_batch(connection, self.table, self._group, before, batch)
+        return tables.prune_batch(connection, self.table, self._group, before, batch)
 
     def _sync_engine(self, instead: str) -> Engine:
         if not isinstance(self._engine, Engine):

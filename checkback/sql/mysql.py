@@ -7,8 +7,14 @@ from typing import Any
 from sqlalchemy import Column, Connection, Delete, Table, bindparam, text
 from sqlalchemy.exc import IntegrityError
 
-from checkback.dbapi.mysql import LOCK_TIMEOUTS, limited_to, set_lock_timeouts
-from checkback.dbapi.states import MYSQL_ENGINE_AND_KEY, mysql_code, refuse_unsafe
+from checkback.dbapi.states import (
+    LOCK_TIMEOUTS,
+    MYSQL_ENGINE_AND_KEY,
+    limited_to,
+    mysql_code,
+    refuse_unsafe,
+    set_lock_timeouts,
+)
 
 NAMES = ("mysql", "mariadb")
 """As SQLAlchemy has them, by the URL and not by the server: ``mysql`` reaches either, ``mariadb`` MariaDB only."""

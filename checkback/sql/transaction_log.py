@@ -43,12 +43,12 @@ from checkback.dbapi.states import (
 )
 from checkback.exceptions import ConfigurationError
 from checkback.listener import LocalTransactionState
-from checkback.producing.recorded import note_recorded
+from checkback.producing.scope import note_recorded
 from checkback.sql import mysql
-from checkback.sql.columns import exact_text, moment
 from checkback.sql.commit_guard import hears_commit, insist_on_commit, insist_on_rows
 from checkback.sql.database import insert_new, refuse_another_schema, refuse_autocommit, refuse_others
 from checkback.sql.opening import OpensTransactions
+from checkback.sql.tables import exact_text, moment
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import MAX_ID_BYTES
 

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import Self
 
 from checkback.exceptions import ProtocolError
-from checkback.wire.beside_offsets import END, without_end
+from checkback.wire.groups import END, without_end
 from checkback.wire.protocol import HalfPosition
 
 MAX_LEDGER_BYTES = 4_096
@@ -56,7 +56,7 @@ class Ledger:
 
     @property
     def metadata(self) -> str:
-        """What is stored beside the offset, its end marked: see :mod:`checkback.wire.beside_offsets`."""
+        """What is stored beside the offset, its end marked: see :mod:`checkback.wire.groups`."""
         return f"{self}{END}"
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from checkback.exceptions import NotAllowedError
-from checkback.wire.job_groups import limit_group
+from checkback.wire.groups import limit_group
 from checkback.wire.lanes import ID_PREFIX
 from checkback.wire.protocol import Topics
 

@@ -190,7 +190,7 @@ def signers(
     """
     import time
 
-    from checkback.operations.signers_seen import signers_seen
+    from checkback.operations.producers import signers_seen
     from checkback_cli.terminal.reading import reading
 
     kafka = load(config, bootstrap_server).kafka

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from access import Right, Role, Whom, rights_of
-from access.lacking import Allowed, lacking
+from access.roles import Allowed, lacking
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import (
     ConfigResource,
@@ -14,10 +14,9 @@ from checkback.kafka.kafka_python.library import (
     KafkaProducer,
 )
 from checkback.kafka.reaching import CONNECT_MS
-from checkback.operations.allowed import allowed_of
 from checkback.operations.times import difference_ms, said_duration
-from checkback.operations.topic_facts import TopicFacts, facts_of, faults
-from checkback.wire.job_groups import own_groups
+from checkback.operations.topic_facts import TopicFacts, allowed_of, facts_of, faults
+from checkback.wire.groups import own_groups
 from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from conf import Settings

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from checkback.answering.advertising import PROBE, foreign_answer
 from checkback.kafka.topic_reading import own_topic, records_to_end
-from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.half_search import all_in_doubt
+from checkback.operations.producers import AnnouncedEndpoint, announced
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Topics
 from checkback.wire.signature import signed_headers

@@ -90,7 +90,7 @@ def about_scratch(settings: Settings) -> Iterator[Finding]:
     """What lies in Spark's scratch folder, where that is on this machine."""
     if not settings.job.master.startswith("local"):
         return
-    from checkback.local.scratch import left_in, scratch_folders
+    from checkback.local.folders import left_in, scratch_folders
 
     for folder in scratch_folders(settings.job.spark_options):
         yield scratch(folder, *left_in(folder))

@@ -9,7 +9,7 @@ from checkback.consumer.listener import TopicPartition
 from checkback.consumer.resetting.all_groups import AllGroups, KnownGroup
 from checkback.consumer.resetting.reset_plan import PartitionOffsets
 from checkback.consumer.retries.dead_letter_topic import LetterCount
-from checkback.wire.job_groups import is_own
+from checkback.wire.groups import is_own
 from checkback_cli.groups.dead_letters import count_letters, said_count
 from checkback_cli.terminal.progress import progress
 from conf import KafkaSettings

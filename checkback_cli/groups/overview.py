@@ -14,9 +14,9 @@ from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, 
 from checkback_cli.terminal.reading import reading
 
 if TYPE_CHECKING:
-    from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
     from checkback.operations.parked import ParkedMessage
+    from checkback.operations.producers import AnnouncedEndpoint
     from checkback_cli.groups.consumer_groups import Delayed
     from checkback_cli.on_call.asking_job import Job
     from conf import CheckSettings, Settings
@@ -209,9 +209,9 @@ def _endpoint(one: dict[str, Any]) -> str:
 def _of_kafka(settings: "Settings", now_ms: int) -> list[GroupRow]:
 
     from checkback.kafka.topic_reading import own_topic, records_to_end
-    from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
+    from checkback.operations.producers import announced
 
     kafka, topics = settings.kafka, settings.kafka.topics
     with reading(kafka) as consumer:

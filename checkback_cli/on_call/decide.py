@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from checkback.wire.checks import REMARK_CHARACTERS
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.printable import printable
 from checkback.wire.protocol import Action, HalfPosition
 from checkback_cli.terminal.options import (

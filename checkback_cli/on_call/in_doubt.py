@@ -11,8 +11,8 @@ from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
+    from checkback.operations.producers import AnnouncedEndpoint
     from conf import CheckSettings
     from status_page.facts import GroupFacts, JobFacts, TopicInDoubt
 
@@ -39,8 +39,8 @@ def in_doubt(
     which committed messages are held. Exit status 0, also when there is none.
     """
     from checkback.kafka.topic_reading import own_topic, records_to_end
-    from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
+    from checkback.operations.producers import announced
     from checkback_cli.on_call.asking_job import find_job
     from checkback_cli.terminal.listing import note, note_missing, show_objects, show_rows
     from checkback_cli.terminal.progress import progress

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from checkback.operations.audit import AuditLine, audit_lines, not_taken
+from checkback.operations.audit import AuditLine, audit_lines, not_taken, rejected_records
 from checkback.operations.parked import ParkedMessages
-from checkback.operations.rejected import rejected_records
 from checkback.operations.times import said_time
 from checkback.wire.audit import AuditKind
 from checkback_cli.terminal.listing import note_missing, show_rows

@@ -11,7 +11,7 @@ from typing import Any
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.librdkafka.errors import NO_TOPIC
-from checkback.kafka.librdkafka.hidden_topics import refusals
+from checkback.kafka.librdkafka.topics import refusals
 from gateway.refusals import GatewayError, RefusalReason
 
 _LOGGER = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from checkback.operations.in_doubt import InDoubt
 from checkback.operations.lanes import LanesSettled, Look, Wish, no_lanes, settled
 from checkback.operations.operator_ops import OperatorOps
 from checkback.operations.parked import IN_DOUBT_ACTIONS, parked_actions
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.printable import printable
 from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from status_page.facts import BatchFacts

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from checkback.exceptions import ProtocolError
-from checkback.wire.delivered import LaneFact
 from checkback.wire.json_reading import number_of, read_object
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
 
 

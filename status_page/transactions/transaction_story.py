@@ -10,7 +10,7 @@ from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaError, Topi
 from checkback.kafka.reaching import no_kafka
 from checkback.kafka.record_ranges import RangeReader, ReadLimits
 from checkback.kafka.topic_reading import partitions_of, reading_consumer
-from checkback.operations.rejected import rejected_record
+from checkback.operations.audit import rejected_record
 from checkback.operations.story import story_of
 from checkback.operations.story_events import StoryEvent, said
 from checkback.wire.protocol import Action, HalfPosition, Source

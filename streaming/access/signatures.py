@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from access.signers import Writer
-from access.verifying import SignedRecord, Verifier
-from checkback.wire.delivered import LaneFact
+from access.verifying import SignedRecord, Verifier, Writer
+from checkback.wire.lanes import LaneFact
 from checkback.wire.limits import JUDGED_BYTES
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source

@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from access.marked import MarkedPolicy, lacking
-from access.signers import Writer
-from access.verifying import Verifier
+from access.verifying import Verifier, Writer
 from checkback.exceptions import JobStoppedError
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import GROUP, SIGNATURE, Topics

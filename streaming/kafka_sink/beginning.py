@@ -19,10 +19,10 @@ Everybody else reads g + 1, and fences whoever is there.
 from typing import Any
 
 from checkback.exceptions import JobFailedError
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError
-from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.groups import metadata_of
 from streaming.brokers.client import producer_settings
 from streaming.brokers.directory import TopicDirectory
 from streaming.brokers.retrying import retrying

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from access.signers import writer_of_half
-from access.verifying import CHANGED
+from access.verifying import CHANGED, writer_of_half
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import Message
 from checkback.wire import protocol

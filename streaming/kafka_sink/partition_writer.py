@@ -12,7 +12,7 @@ import pyarrow as pa
 from checkback.exceptions import TransactionTimeoutError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
-from checkback.wire.job_groups import claim_group
+from checkback.wire.groups import claim_group
 from checkback.wire.signed_records import SigningKey
 from conf.secrets_file import own_key
 from state import Tallies, Usages, add_open, counts_of, summed, usages_of

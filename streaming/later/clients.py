@@ -11,7 +11,7 @@ from checkback.kafka.bounds import Bounds
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.errors import is_truncation, result_of
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import (
     AdminClient,

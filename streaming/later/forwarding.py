@@ -21,7 +21,7 @@ from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol
-from checkback.wire.beside_offsets import metadata_refused
+from checkback.wire.groups import metadata_refused
 from checkback.wire.sent_back import dead_letter_of, why_not_a_retry
 from conf.secrets_file import own_key
 from streaming.batch.headers import Headers

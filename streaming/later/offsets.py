@@ -16,7 +16,7 @@ from checkback.exceptions import JobStoppedError
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.librdkafka.library import TopicPartition
 from checkback.kafka.librdkafka.topics import TopicDescription
-from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.groups import metadata_of
 from checkback.wire.json_reading import number_of, read_object, text_of
 
 _LOGGER = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import is_truncation, result_of
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import (
     AdminClient,
     Consumer,
@@ -21,8 +21,7 @@ from checkback.kafka.librdkafka.library import (
     OffsetSpec,
     TopicPartition,
 )
-from checkback.wire.beside_offsets import metadata_of
-from checkback.wire.job_groups import checkers_group, display_group
+from checkback.wire.groups import checkers_group, display_group, metadata_of
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import truncated

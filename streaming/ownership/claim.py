@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass, field, fields
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import FENCED, error_code
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
-from checkback.wire.beside_offsets import metadata_of
-from checkback.wire.job_groups import claim_group
+from checkback.wire.groups import claim_group, metadata_of
 from checkback.wire.json_reading import read_object
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying, retrying_until

@@ -7,9 +7,9 @@ before the fence it is fenced; if after, the claim is another run's.
 """
 
 from checkback.exceptions import TakenOverError
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import Consumer, TopicPartition
-from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.groups import metadata_of
 from checkback.wire.json_reading import read_object
 from checkback.wire.protocol import Topics
 from streaming.brokers.retrying import retrying

@@ -4,10 +4,10 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
-from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.groups import metadata_of
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import Progress, progress_group, transactional_id

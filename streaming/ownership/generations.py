@@ -10,7 +10,7 @@ from typing import Any
 
 from checkback.exceptions import JobFailedError
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from streaming.brokers.retrying import retrying
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkback.wire import protocol
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from state import Event
 from state.rows import NO_LANE, UNSETTLED_LANE, Column
 from streaming.stateful.broken import OP_EVENTS, lawful_lane, wrong_group, wrong_topic

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from checkback.wire import limits, protocol
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Topics
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from streaming.batch.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from access.signers import Writer, writer_of_half
-from access.verifying import Verifier
+from access.verifying import Verifier, Writer, writer_of_half
 from checkback.wire.lanes import LANE_DIGITS
 from checkback.wire.limits import MAX_REMARK_BYTES, header_bytes
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Topics

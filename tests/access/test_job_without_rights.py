@@ -10,7 +10,7 @@ from access import Operation, ResourceKind, Right, Role, Whom, rights_of
 from access.roles import FOR_PAGE
 from checkback import Message, TransactionProducer
 from checkback.exceptions import NotAllowedError
-from checkback.wire.job_groups import checkers_group
+from checkback.wire.groups import checkers_group
 from streaming import TransactionJob
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory

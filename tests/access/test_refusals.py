@@ -6,7 +6,7 @@ import pytest
 
 from access.policy import judge, policy_of
 from access.refusals import UNSIGNED, Refused, refused
-from access.signers import Writer
+from access.verifying import Writer
 from checkback.wire.protocol import Topics
 from tests.access.test_verifying import LARGE, said
 

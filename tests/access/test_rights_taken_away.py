@@ -22,7 +22,7 @@ from checkback.kafka.librdkafka.transport import ConfluentTransport
 from checkback.kafka.send_limits import store_notices
 from checkback.kafka.transport import OutgoingRecord
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.job_groups import limit_group
+from checkback.wire.groups import limit_group
 from checkback.wire.lanes import new_lane
 from checkback.wire.rights import of_settling
 from checkers import CheckService

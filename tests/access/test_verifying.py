@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from access.policy import AccessPolicy, policy_of
-from access.signers import SERVICES_WINDOW_MS, Writer, signs
-from access.verifying import CHANGED, WITHOUT_HASH, SignedRecord, Verifier
+from access.verifying import CHANGED, SERVICES_WINDOW_MS, WITHOUT_HASH, SignedRecord, Verifier, Writer, signs
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import (
     PLAIN,

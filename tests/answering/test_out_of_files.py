@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 
 from checkback.local.kafka import free_port
 from conf.settings import HttpSettings
-from gateway.http.serving import HttpServer
+from gateway.process import HttpServer
 from status_page.http.server import StatusServer
 
 

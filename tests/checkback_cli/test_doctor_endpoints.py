@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from checkback import check_app
-from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.in_doubt import InDoubt
+from checkback.operations.producers import AnnouncedEndpoint, announced
 from checkback.wire.checks import Announcement
 from checkback.wire.protocol import HalfPosition, Headers
 from checkback_cli.doctor.finding import Level

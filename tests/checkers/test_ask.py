@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action
 from checkers import AllowList, Asker, Endpoint, EndpointAnswer, EndpointVerdict, open_session, tls_context
 from conf.settings import CheckSettings

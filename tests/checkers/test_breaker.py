@@ -3,7 +3,7 @@
 import pytest
 
 from checkers import Breaker
-from checkers.breaker import UNASKED_MS
+from checkers.breakers import UNASKED_MS
 
 
 def opened(now_ms: int = 0) -> Breaker:

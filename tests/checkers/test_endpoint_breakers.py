@@ -74,7 +74,7 @@ def test_a_question_that_was_not_sent_leaves_the_probe_to_the_next() -> None:
 
 
 def test_who_answers_is_known_until_it_fails_and_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.endpoint_breakers._MOST_ANSWERING", 2)
+    monkeypatch.setattr("checkers.breakers._MOST_ANSWERING", 2)
     breakers = EndpointBreakers()
     assert not breakers.answers("orders", URL)
     breakers.succeeded("orders", URL)

@@ -8,7 +8,7 @@ from kafka import errors
 from checkback.exceptions import CheckServiceError, ConfigurationError, KafkaUnreachableError, NotAllowedError
 from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.outages import Outage
-from checkers.outages import explained
+from checkers.service import explained
 from conf import Settings
 
 SETTINGS = Settings()

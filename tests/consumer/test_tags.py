@@ -13,8 +13,8 @@ from checkback.consumer import TagExpression
 from checkback.consumer.clients.base import Member
 from checkback.consumer.engine import Given
 from checkback.consumer.offsets.partitions import Subscription
-from checkback.consumer.same_tags import client_id, wants_otherwise
 from checkback.consumer.settings import ConsumerSettings
+from checkback.consumer.tags import client_id, wants_otherwise
 from checkback.exceptions import ConfigurationError
 
 _TAGS = st.text(st.characters(exclude_characters="|", exclude_categories=["Cs"]), min_size=1).filter(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.local.scratch import take_scratch
+from checkback.local.folders import take_scratch
 from streaming.session import _python_sockets
 from tests.deploy.prometheus import DEPLOY
 

@@ -9,7 +9,7 @@ from django.db import connection, connections, transaction
 
 from checkback import ConfigurationError, LocalTransactionState, TransactionBlockedError
 from checkback.dbapi.databases import fetched
-from checkback.dbapi.mysql import LOCK_TIMEOUTS
+from checkback.dbapi.states import LOCK_TIMEOUTS
 from checkback.django import DjangoTransactionLog
 from tests.django.shop import DjangoShop, question
 from torture.local_mariadb import ON_MYSQL

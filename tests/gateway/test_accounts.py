@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from access.credentials import Caller
+from access.files import SettledFiles
 from checkback.wire.protocol import Topics
 from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
-from conf.settled_files import SettledFiles
 from gateway.accounts import Accounts
 from gateway.refusals import GatewayError
 

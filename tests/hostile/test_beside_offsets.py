@@ -12,8 +12,7 @@ from checkback.consumer.offsets.metadata import Note, Stored, decode
 from checkback.consumer.resetting.group_offsets import answered
 from checkback.operations.job_in_kafka import JobInKafka, claim_in
 from checkback.operations.topics import admin_client
-from checkback.wire.beside_offsets import metadata_of
-from checkback.wire.job_groups import claim_group
+from checkback.wire.groups import claim_group, metadata_of
 from streaming.brokers.client import SinkSettings
 from streaming.later.offsets import Reached, StoredOffset
 from streaming.ownership import claim, claimed

@@ -14,8 +14,8 @@ from threading import Thread
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from checkback.kafka.librdkafka.group_members import members_of
-from checkback.kafka.librdkafka.group_offsets import committed_by
+from checkback.kafka.librdkafka.groups import members_of
+from checkback.kafka.librdkafka.groups import committed_by
 from checkback.kafka.librdkafka.library import Consumer
 
 reaching = {"bootstrap.servers": sys.argv[1], "log_level": 2}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from checkback.local import home as module
-from checkback.local.home import cache_folder, home
+from checkback.local import folders as module
+from checkback.local.folders import cache_folder, home
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from checkback.local.scratch import DIRS, left_in, scratch_folders, take_scratch
+from checkback.local.folders import DIRS, left_in, scratch_folders, take_scratch
 
 _RUN = """
 import sys, time
 from pathlib import Path
-from checkback.local.scratch import take_scratch
+from checkback.local.folders import take_scratch
 (own,) = take_scratch([Path(sys.argv[1])])
 (own / "blockmgr-1").mkdir()
 (own / "blockmgr-1" / "shuffle").write_bytes(bytes(1_000_000))

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from checkback.exceptions import TakenOverError
-from checkback.wire.job_groups import claim_group
+from checkback.wire.groups import claim_group
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.checkpoint.progress import Progress, progress_group

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from checkback.kafka.librdkafka.group_offsets import committed_by
+from checkback.kafka.librdkafka.groups import committed_by
 from checkback.kafka.librdkafka.lanes import Lane, LaneLostError, LaneRecord
 from checkback.kafka.librdkafka.settling import Settler
 from checkback.wire.lanes import new_lane

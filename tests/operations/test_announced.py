@@ -1,6 +1,6 @@
 """Which endpoints the records of cb.producers leave."""
 
-from checkback.operations.announced import announced
+from checkback.operations.producers import announced
 from checkback.wire.checks import Announcement
 from tests.kafka.made_records import TOPICS, Record
 

@@ -1,7 +1,6 @@
 """What is told beside a decision: whether the job has taken it."""
 
-from checkback.operations.audit import AuditLine, not_taken
-from checkback.operations.rejected import RejectedRecord
+from checkback.operations.audit import AuditLine, RejectedRecord, not_taken
 from checkback.wire.audit import AuditKind, AuditRecord
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from checkback.operations.job_in_kafka import claim_in
-from checkback.wire.job_groups import claim_group, display_group
+from checkback.wire.groups import claim_group, display_group
 from checkback.wire.protocol import Topics
 from streaming.ownership.claim import Owner
 

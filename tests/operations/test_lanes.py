@@ -18,8 +18,7 @@ from checkback.operations.lanes import (
     lanes_of,
     settled,
 )
-from checkback.wire.delivered import LaneFact
-from checkback.wire.lanes import new_lane
+from checkback.wire.lanes import LaneFact, new_lane
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import LANE, Action, HalfPosition
 from tests.checkers.settling.fakes import FakeSettler

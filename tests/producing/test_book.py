@@ -9,10 +9,8 @@ import pytest
 from checkback import CheckRequest, HalfMessage, HalfPosition, Message
 from checkback.own_lanes import LaneAnswer, disown, own, owner_of
 from checkback.producing.direct.book import Book
-from checkback.producing.direct.entries import LaneHalf, Stage, lane_half
-from checkback.producing.direct.lane_topics import LaneTopics
-from checkback.wire.delivered import LaneFact
-from checkback.wire.lanes import new_lane
+from checkback.producing.direct.entries import LaneHalf, LaneTopics, Stage, lane_half
+from checkback.wire.lanes import LaneFact, new_lane
 from checkback.wire.protocol import Action
 from tests.place import wait_until
 

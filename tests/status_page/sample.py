@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.operator_ops import OperatorOps, Row
 from checkback.operations.parked import ParkedMessage
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
 from conf import Settings
 from status_page.app import site_app

@@ -10,7 +10,7 @@ import pytest
 
 from checkback.exceptions import OperatorError
 from checkback.operations.lanes import NO_LEDGER, LaneFinding
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import HalfPosition
 from status_page.api import routes
 from status_page.api.openapi import document

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.partitioner.default import murmur2
 
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from checkback.local import LocalKafka
 from state import OutcomeKind
 from streaming.batch.batch import Batch, PartitionReport

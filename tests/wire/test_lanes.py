@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import CheckRequest
-from checkback.wire.delivered import LaneFact, fact_answered, stating
-from checkback.wire.lanes import is_lane, new_lane, of_lane, transactional_id
+from checkback.wire.lanes import LaneFact, fact_answered, is_lane, new_lane, of_lane, stating, transactional_id
 from checkback.wire.ledger import MAX_LEDGER_BYTES, Ledger
 from checkback.wire.protocol import Action, HalfPosition, Source, half_headers, op_headers
 

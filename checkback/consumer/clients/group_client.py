@@ -33,8 +33,7 @@ from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code, is_fatal, result_of
-from checkback.kafka.librdkafka.group_members import members_of
-from checkback.kafka.librdkafka.hidden_topics import hidden
+from checkback.kafka.librdkafka.groups import members_of
 from checkback.kafka.librdkafka.library import (
     AdminClient,
     Consumer,
@@ -46,9 +45,9 @@ from checkback.kafka.librdkafka.library import NewTopic as KafkaTopic
 from checkback.kafka.librdkafka.library import (
     TopicPartition as KafkaTopicPartition,
 )
-from checkback.kafka.librdkafka.topics import topic_ids
+from checkback.kafka.librdkafka.topics import hidden, topic_ids
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.groups import metadata_of
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from checkback.kafka.librdkafka.library import KafkaError, KafkaException, Messa
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import longest_pause_ms
-from checkback.wire.beside_offsets import metadata_refused
+from checkback.wire.groups import metadata_refused
 
 _SEND_SECONDS = SEND_MS / 1000
 

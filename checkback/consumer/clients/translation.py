@@ -11,7 +11,7 @@ from checkback.kafka.librdkafka.errors import METADATA_REFUSED, NOT_ALLOWED, REB
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
-from checkback.wire.beside_offsets import metadata_refused
+from checkback.wire.groups import metadata_refused
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from checkback.kafka.librdkafka.errors import (
 from checkback.kafka.librdkafka.topics import of_controller
 from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
-from checkback.wire.beside_offsets import metadata_refused
+from checkback.wire.groups import metadata_refused
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 from checkback.wire.protocol import Headers, Topics

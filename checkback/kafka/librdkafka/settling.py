@@ -12,10 +12,10 @@ from checkback.exceptions import ConfigurationError, KafkaUnreachableError, Prot
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, error_code, is_transient
-from checkback.kafka.librdkafka.group_offsets import committed_by
+from checkback.kafka.librdkafka.groups import committed_by
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.groups import metadata_of
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS, transactional_id
 from checkback.wire.ledger import PARTITION, Ledger
 from checkback.wire.protocol import Topics

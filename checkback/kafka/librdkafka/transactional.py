@@ -13,7 +13,7 @@ from checkback.exceptions import CheckbackError
 from checkback.kafka.librdkafka import CONNECTED_TO_ALL, make_client
 from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, serve
-from checkback.kafka.librdkafka.group_offsets import in_time
+from checkback.kafka.librdkafka.groups import in_time
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.limits import MOST_RECORD_BYTES
 

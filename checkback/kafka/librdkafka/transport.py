@@ -11,14 +11,13 @@ from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed
-from checkback.kafka.librdkafka.group_offsets import committed_by
-from checkback.kafka.librdkafka.hidden_topics import hidden, refusals
+from checkback.kafka.librdkafka.groups import committed_by
+from checkback.kafka.librdkafka.topics import hidden, refusals
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, request_ms
 from checkback.kafka.send_limits import Notice
 from checkback.kafka.transport import OP_LINGER_MS, Appended, Heard, Lost, OutgoingRecord, may_not_look, may_not_write
-from checkback.wire.beside_offsets import metadata_of
-from checkback.wire.job_groups import limit_group
+from checkback.wire.groups import limit_group, metadata_of
 
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago

@@ -9,7 +9,7 @@ from checkback.own_lanes import LaneAnswer
 from checkback.producing.direct.entries import LaneHalf, OrderKey, Stage
 from checkback.producing.direct.key_order import KeyOrder
 from checkback.wire.checks import CheckRequest
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
 
 _MOST_OPEN = 100_000

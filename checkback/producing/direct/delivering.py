@@ -17,11 +17,9 @@ from checkback.kafka.outages import Outage
 from checkback.kafka.transport import OutgoingRecord, TellingTransport
 from checkback.own_lanes import LaneOwner, disown, own
 from checkback.producing.direct.book import Book
-from checkback.producing.direct.entries import LaneHalf, Stage
-from checkback.producing.direct.lane_topics import LaneTopics
+from checkback.producing.direct.entries import LaneHalf, LaneTopics, Stage
 from checkback.producing.ops import OpContent
-from checkback.wire.delivered import LaneFact
-from checkback.wire.lanes import new_lane
+from checkback.wire.lanes import LaneFact, new_lane
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Action, HalfPosition
 

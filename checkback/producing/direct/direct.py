@@ -13,8 +13,7 @@ from checkback.producing.direct.book import Book
 from checkback.producing.direct.delivering import Delivering, Links
 from checkback.producing.direct.entries import LaneHalf, lane_half, order_keys
 from checkback.producing.ops import OpContent, op_record
-from checkback.wire.delivered import LaneFact
-from checkback.wire.lanes import of_lane, transactional_id
+from checkback.wire.lanes import LaneFact, of_lane, transactional_id
 from checkback.wire.protocol import Action, HalfPosition, Headers, Message, Topics
 
 _LOGGER = logging.getLogger(__name__)

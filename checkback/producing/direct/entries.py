@@ -1,7 +1,7 @@
-"""What a lane's process knows of the lane's half messages. No I/O."""
+"""What a lane's process knows of half messages and their topics, and which of them a lane delivers. No I/O."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -14,6 +14,12 @@ _NOWHERE = HalfPosition(-1, -1)
 
 OrderKey = tuple[str, bytes | int]
 """A topic, and a key or a partition: what has it in common becomes readable in the order of its commits."""
+_BELIEVED_SECONDS = 60.0
+_MOST = 10_000
+"""Topics that are remembered."""
+
+Ask = Callable[[Sequence[str]], dict[str, int]]
+"""Gives the partitions of topics, 0 where a topic is missing or may not be written to."""
 
 
 class Stage(Enum):
@@ -97,3 +103,53 @@ def _named(transaction_id: str, number: int, headers: Headers) -> Headers:
 def _bytes_of(record: LaneRecord) -> int:
     headers = sum(len(name) + len(content) for name, content in record.headers)
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+
+
+class LaneTopics:
+    """Looks at each topic once; again after a minute where it was not fit, or when a later partition is asked for.
+
+    ``clock`` is in seconds.
+    """
+
+    def __init__(self, ask: Ask, clock: Callable[[], float]) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._partitions: dict[str, int] = {}
+        self._asked: dict[str, float] = {}
+        self._refused: set[str] = set()
+
+    def learn(self, entries: Iterable[LaneHalf]) -> None:
+        """Look at the topics of these, of all that are to be looked at together."""
+        unfit = [one.topic for entry in entries for one in entry.records if self._unfit(one.topic, one.partition)]
+        again = [topic for topic in dict.fromkeys(unfit) if self._may_ask(topic)]
+        if not again:
+            return
+        if len(self._asked) > _MOST:
+            self._partitions.clear()
+            self._asked.clear()
+        self._partitions.update(self._ask(again))
+        self._asked.update(dict.fromkeys(again, self._clock()))
+
+    def fit(self, entry: LaneHalf) -> bool:
+        """Whether the lane may try it: its topics are there, this client may write to them, and none has refused.
+
+        One of which Kafka says nothing is tried.
+        """
+        return not any(
+            topic in self._refused or (topic in self._partitions and self._unfit(topic, partition))
+            for topic, partition, *_ in entry.records
+        )
+
+    def refused(self, topics: Iterable[str]) -> None:
+        """Kafka has refused a message of each of these: the lane writes to them no more.
+
+        Both libraries have counted it, and Kafka has not: their next message there would be out of order for it.
+        """
+        self._refused.update(topics)
+
+    def _unfit(self, topic: str, partition: int | None) -> bool:
+        return self._partitions.get(topic, 0) <= (partition or 0)
+
+    def _may_ask(self, topic: str) -> bool:
+        asked = self._asked.get(topic)
+        return topic not in self._refused and (asked is None or self._clock() >= asked + _BELIEVED_SECONDS)

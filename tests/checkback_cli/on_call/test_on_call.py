@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from checkback.kafka.record_ranges import ReadLimits
 from checkback.kafka.topic_reading import reading_consumer
-from checkback.operations.announced import AnnouncedEndpoint
 from checkback.operations.in_doubt import InDoubt
+from checkback.operations.producers import AnnouncedEndpoint
 from checkback.operations.story import story_of
 from checkback.operations.story_standing import Stand
 from checkback.wire import protocol

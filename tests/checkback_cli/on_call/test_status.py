@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner, Result
 
-from checkback.operations.announced import AnnouncedEndpoint
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.parked import ParkedMessage
+from checkback.operations.producers import AnnouncedEndpoint
 from checkback.wire.protocol import HalfPosition
 from checkback_cli import app
 from checkback_cli.groups.overview import cells, from_topics

@@ -3,7 +3,7 @@
 import asyncio
 
 from checkback.wire.checks import CheckRequest
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
 from checkers import Check, EndpointVerdict
 from checkers.settling import Then

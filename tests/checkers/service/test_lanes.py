@@ -7,8 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from checkback import CheckEndpoint
 from checkback.kafka.librdkafka.lanes import LaneLostError, LaneRecord
-from checkback.wire.delivered import LaneFact, stating
-from checkback.wire.lanes import new_lane
+from checkback.wire.lanes import LaneFact, new_lane, stating
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 from checkers import CheckService

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.wire.checks import CheckRequest
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Action, HalfPosition
 from checkers import settling

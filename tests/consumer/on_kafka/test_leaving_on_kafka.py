@@ -8,7 +8,7 @@ from checkback.consumer.clients.base import Connection
 from checkback.consumer.clients.group_client import GroupClient
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
-from checkback.kafka.librdkafka.group_members import members_of
+from checkback.kafka.librdkafka.groups import members_of
 from tests.place import Place, wait_until
 
 ROUNDS = 40

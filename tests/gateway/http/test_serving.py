@@ -8,8 +8,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.http import serving
-from gateway.http.serving import HttpServer
+from gateway import process
+from gateway.process import HttpServer
 
 
 async def live(scope: Scope, receive: Receive, send: Send) -> None:
@@ -20,7 +20,7 @@ def test_idle_connections_leave_files_for_probes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """2,000 connections used up the files of a process, which logged nothing."""
-    monkeypatch.setattr(serving._GatewayConnection, "most", 10)
+    monkeypatch.setattr(process._GatewayConnection, "most", 10)
 
     async def run() -> None:
         server = HttpServer(live, "127.0.0.1", 0)

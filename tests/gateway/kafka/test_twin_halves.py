@@ -17,8 +17,7 @@ from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from gateway.checking import NAMED, Twins
-from gateway.kafka.half_index import APART_MS, HalfIndex, number_of
-from gateway.kafka.twin_halves import TwinHalves
+from gateway.kafka.twin_halves import APART_MS, HalfIndex, TwinHalves, number_of
 from tests.gateway.scene import NOW_MS
 from tests.place import Place, wait_until
 

@@ -10,7 +10,7 @@ import pytest
 
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.operations.lanes import NO_LEDGER, LaneFinding
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from status_page.pages.forms import MOST_BYTES
 from tests.status_page.browser import TOKEN, Browser, Place, doubtful, field, given_up, target

@@ -6,7 +6,7 @@ import pytest
 
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.operations.lanes import LaneFinding
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import HalfPosition
 from status_page.transactions.deciding import Deciding
 from status_page.transactions.reading import ListStanding

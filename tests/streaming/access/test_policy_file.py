@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from access.signers import Writer
+from access.verifying import Writer
 from checkback.exceptions import ConfigurationError
 from conf.settings import AccessSettings
 from streaming.access import PolicyFile

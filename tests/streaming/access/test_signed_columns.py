@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from access.policy import policy_of
-from access.signers import Writer
-from access.verifying import Verifier
-from checkback.wire.delivered import LaneFact
+from access.verifying import Verifier, Writer
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC
 from checkback.wire.signed_records import (
     MOST_PLAIN_BYTES,

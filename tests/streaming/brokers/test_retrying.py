@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.groups import committed
 from streaming.brokers.retrying import retrying, retrying_until
 
 PLACES = [TopicPartition("cb.progress", 0), TopicPartition("cb.progress", 1)]

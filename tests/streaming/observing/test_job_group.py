@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from checkback.kafka.librdkafka.library import Consumer, KafkaException
-from checkback.wire.job_groups import checkers_group
+from checkback.wire.groups import checkers_group
 from conf import Settings
 from state import Usage
 from status_page.overview import GroupsByName

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from checkback.exceptions import CheckpointMismatchError
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.job_groups import display_group
+from checkback.wire.groups import display_group
 from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
 from streaming.observing import job_group

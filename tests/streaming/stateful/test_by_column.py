@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.wire import protocol
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action, Source, Topics
 from state.rows import NO_LANE, UNSETTLED_LANE
 from streaming.batch.headers import Headers, packed_headers

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.wire import protocol
-from checkback.wire.delivered import LaneFact
-from checkback.wire.lanes import of_lane
+from checkback.wire.lanes import LaneFact, of_lane
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import (
     Action,

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Topics
 from state import Event
 from streaming.batch.headers import Headers, packed_headers

@@ -10,8 +10,7 @@ from access.policy import policy_of
 from access.verifying import Verifier
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
-from checkback.wire.delivered import LaneFact, stating
-from checkback.wire.lanes import of_lane
+from checkback.wire.lanes import LaneFact, of_lane, stating
 from checkback.wire.own_headers import own_headers, wrong_with_own
 from checkback.wire.protocol import (
     GROUP,

@@ -1,4 +1,4 @@
-"""The offsets of a consumer group, read and stored with care.
+"""Consumer groups: who is in one; its offsets, read and stored with care.
 
 librdkafka 2.16 loses calls that store them where it loses the group's coordinator: after a restart of the broker eight
 of ten calls of ``send_offsets_to_transaction`` that were under way did not come back, whatever time they were given
@@ -6,19 +6,26 @@ of ten calls of ``send_offsets_to_transaction`` that were under way did not come
 
 ``AdminClient`` is not asked for offsets: ``list_consumer_group_offsets`` ends the whole process by a segmentation fault
 where a broker says that it is not the group's coordinator, or not yet (2.16 hands that to the consumer that this client
-is not), and as :mod:`checkback.kafka.librdkafka.group_members` tells.
+is not).
+
+What it asks a group's coordinator ends the whole process where it has timed out before the coordinator can be reached,
+by "Assertion `eonce->refcnt > 0' failed" (issues 3663 and 4605). So it is asked who is in a group without a time-out of
+librdkafka's, and by a client of its own that ends when nobody waits any more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED
 
 _CALL_SECONDS = 5.0
+_NEVER_SECONDS = 3_600
+"""The longest that librdkafka takes."""
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -70,3 +77,19 @@ def in_time(seconds: float, call: Callable[[], Any]) -> None:
         # retriable with another client: this one may have lost the call, and its transaction can only be aborted
         error = KafkaError(KafkaError._TIMED_OUT, reason, retriable=True, txn_requires_abort=True)
         raise KafkaException(error) from None
+
+
+def members_of(group: str, settings: Mapping[str, Any], seconds: float) -> list[Any]:
+    """The group's members, as librdkafka describes them (``client_id``, ``host``).
+
+    Raises:
+        KafkaException: Kafka does not say, or has not in time (_TIMED_OUT).
+    """
+    admin = make_client(AdminClient, settings)
+    try:
+        return list(
+            admin.describe_consumer_groups([group], request_timeout=_NEVER_SECONDS)[group].result(seconds).members
+        )
+    except TimeoutError:
+        said = f"who is in group {group} was not told within {seconds:.0f} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said, retriable=True)) from None

@@ -1,24 +1,96 @@
-"""Spark's scratch folder: each run has one of its own there, and removes those that dead runs have left.
-
-Spark removes its files when it ends, and a run that is killed does not end: 130 MB with 200,000 open transactions. The
-lock of a run's folder is held for as long as its process lives, whatever ends it; process ids come again, locks do not.
-"""
+"""Folders on this machine: the user's home, a Kafka's, which it locks, and Spark's scratch folder."""
 
 import atexit
 import fcntl
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from checkback.exceptions import BrokerStartError
+
+_NAME = "checkback.lock"
 DIRS = "SPARK_LOCAL_DIRS"
 """Of Spark: it comes before the option ``spark.local.dir``."""
 _PREFIX, _LOCK = "checkback-run-", ".lock"
 _SPARKS = ("blockmgr-", "spark-")
 """What Spark makes there itself: of other programs, or of a Checkback from before runs had folders."""
+
+
+def home() -> Path:
+    """The home folder of this process and of those that it starts.
+
+    It is ``HOME``, or else what ``/etc/passwd`` names, if it can be written to or has a cache that an image brings.
+    A user without either gets a folder of its own among the temporary ones, as ``HOME``.
+
+    Raises:
+        OSError: there is no folder for temporary files that this user may write to.
+    """
+    try:
+        found = Path.home()
+        if os.access(found, os.W_OK | os.X_OK) or (found / ".cache").is_dir():
+            return found
+    except (OSError, RuntimeError):  # no name for this uid, or a folder of somebody else's
+        pass
+    own = Path(tempfile.gettempdir()) / f"checkback-home-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    if own.is_symlink() or own.stat().st_uid != os.getuid():  # others write to that folder, too
+        own = Path(tempfile.mkdtemp(prefix="checkback-home-"))
+    os.environ["HOME"] = str(own)
+    return own
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept: in ``XDG_CACHE_HOME``, or in the home folder's ``.cache``.
+
+    Raises:
+        OSError: as :func:`home`.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "checkback"
+
+
+@contextmanager
+def locked(folder: Path, seconds: float) -> Iterator[int]:
+    """Make the folder, and give its lock's descriptor: processes that inherit it keep the lock while they live.
+
+    Kafka's own lock comes too late: with a controller in the same process, a second Kafka has by then written to the
+    first one's metadata log, and both end. For ``seconds`` the lock is waited for: of a broker that was killed the last
+    thread may end after the process is gone.
+
+    Raises:
+        BrokerStartError: another Kafka has the folder, or it cannot be written to, or has no locks.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder / _NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(held, time.monotonic() + seconds)
+        except OSError:
+            os.close(held)
+            raise
+    except BlockingIOError as error:
+        raise BrokerStartError(f"Another Kafka uses {folder}: stop that one, or name another folder.") from error
+    except OSError as error:
+        raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Choose another.") from error
+    try:
+        yield held
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.05)
 
 
 class Left(NamedTuple):
@@ -38,6 +110,9 @@ def scratch_folders(options: Mapping[str, str]) -> list[Path]:
 
 def take_scratch(folders: list[Path]) -> list[Path]:
     """Make this process a folder in each, locked until it ends, and remove what dead runs have left there.
+
+    Spark removes its files when it ends, and a run that is killed does not end: 130 MB with 200,000 open transactions.
+    The lock is held for as long as the process lives, whatever ends it; process ids come again, locks do not.
 
     Raises:
         OSError: a folder cannot be written to, or has no locks.

@@ -1,14 +1,93 @@
-"""The inbox's table: how it is made, and how its old rows go. Needs the extra ``sql``."""
+"""Columns whose values are told apart exactly, on whatever database, and the inbox's table. Needs the extra ``sql``."""
 
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Column, Connection, Dialect, Index, MetaData, Table, delete, inspect, select, tuple_
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Dialect,
+    Index,
+    MetaData,
+    String,
+    Table,
+    TypeDecorator,
+    delete,
+    inspect,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects import mysql as mysql_dialect
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
+from sqlalchemy.types import TypeEngine
 
 from checkback.sql import mysql
-from checkback.sql.columns import exact_text, moment
 from checkback.wire.message_id import MAX_BYTES
 from checkback.wire.protocol import MAX_GROUP_BYTES
+
+_MYSQL = ("mysql", "mariadb")
+
+
+class ExactText(TypeDecorator[str]):
+    """Text of which each byte counts: to MySQL's collations ``A`` is ``a``, and to most of them ``a`` with a blank.
+
+    The length is checked here, since a server without strict mode cuts off what is longer, which is another's id then.
+    """
+
+    impl = mysql_dialect.VARBINARY
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002  (SQLAlchemy's)
+        """As UTF-8, whatever the connection speaks."""
+        encoded = None if value is None else value.encode()
+        if encoded is not None and len(encoded) > self.length:
+            raise ValueError(f"{value!r:.80} has {len(encoded)} bytes; the column takes {self.length}.")
+        return encoded
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002  (SQLAlchemy's)
+        """Back to text."""
+        return value.decode() if isinstance(value, bytes | bytearray) else value
+
+
+class Moment(TypeDecorator[datetime]):
+    """A time in UTC with microseconds: MySQL's ``DATETIME`` has no zone, and rounds to seconds where it is not told."""
+
+    impl = mysql_dialect.DATETIME
+    cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(fsp=6)
+
+    def process_bind_param(
+        self,
+        value: datetime | None,
+        dialect: Dialect,  # noqa: ARG002  (SQLAlchemy's)
+    ) -> datetime | None:
+        """Without its zone: MySQL would turn one that it is told into the session's."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(
+        self,
+        value: datetime | None,
+        dialect: Dialect,  # noqa: ARG002  (SQLAlchemy's)
+    ) -> datetime | None:
+        """With its zone."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+def exact_text(max_bytes: int) -> TypeEngine[str]:
+    """For a key."""
+    return String(max_bytes).with_variant(ExactText(max_bytes), *_MYSQL)
+
+
+def moment() -> TypeEngine[datetime]:
+    """For an age."""
+    return DateTime(timezone=True).with_variant(Moment(), *_MYSQL)
 
 
 def inbox_table(name: str, metadata: MetaData) -> Table:

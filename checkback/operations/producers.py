@@ -1,15 +1,49 @@
-"""Who has signed what was written of each producer group lately. Whether a signature fits nobody looks at here."""
+"""Check endpoints as their producers announce them, and who has signed what was written of each producer group."""
 
 from collections import Counter
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any, NamedTuple
 
+from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.reading import PartitionReader
 from checkback.kafka.topic_reading import own_topic, partitions_of
+from checkback.wire.checks import Announcement
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import GROUP, SIGNATURE, Topics
 from checkback.wire.signed_records import WrittenSignature
+
+
+class AnnouncedEndpoint(NamedTuple):
+    """An endpoint that was announced and has not been taken back."""
+
+    group: str
+    instance: str
+    url: str
+    heard_ms: int
+    """When Kafka got its last heartbeat, in ms since 1970."""
+    topics: tuple[str, ...] | None = None
+    """Real topics it answers for; None: all."""
+
+
+def announced(records: Iterable[Any]) -> list[AnnouncedEndpoint]:
+    """The endpoints that these records of ``cb.producers`` leave, those heard from last at the end.
+
+    What cannot be read takes the announcement under its key back, as the check service has it.
+    """
+    found: dict[bytes, AnnouncedEndpoint] = {}
+    for record in records:
+        key = record.key or b""
+        found.pop(key, None)
+        if record.value is None:
+            continue
+        try:
+            said = Announcement.from_record(record.value, key)
+        except ProtocolError:
+            continue
+        found[key] = AnnouncedEndpoint(said.group, said.instance, said.url, record.timestamp, said.topics)
+    return list(found.values())
 
 
 class SignerSeen(NamedTuple):
