@@ -24,8 +24,7 @@ from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.place import refuse_silent_master, refuse_unfit_place
 from streaming.checkpoint.progress import progress_group
-from streaming.checkpoint.repair import examine, files_of_begun
-from streaming.checkpoint.snapshots import SNAPSHOT, STATE
+from streaming.checkpoint.repair import SNAPSHOT, STATE, examine, files_of_begun
 from streaming.folders import path_of_state
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.topic_limits import KnownLimits

@@ -24,11 +24,61 @@ from streaming.batch.stores import scheme_of
 from streaming.checkpoint.place import on_this_machine
 from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
-from streaming.java_classes import options_for_user
-from streaming.planning import COMPILING, PLANNING
-from streaming.whole_files import OPTIONS as WHOLE_FILES
-from streaming.whole_files import PATIENCE, whole_files_jar
+from streaming.java_classes import compiled, options_for_user
 
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
+_SOURCES = "org.apache.spark.sql.execution.datasources"
+
+# What Spark need not do to plan a batch, the same query for each one: docs/decisions/0032
+EXCLUDED_RULES = (
+    f"{_OPTIMIZER}.CollapseProject",
+    f"{_OPTIMIZER}.CombineUnions",
+    f"{_OPTIMIZER}.EliminateMapObjects",
+    f"{_OPTIMIZER}.FoldablePropagation",
+    f"{_OPTIMIZER}.OptimizeCsvJsonExprs",
+    f"{_OPTIMIZER}.OptimizeOneRowRelationSubquery",
+    f"{_OPTIMIZER}.RemoveRedundantAliases",
+    f"{_OPTIMIZER}.SimplifyBinaryComparison",
+    f"{_OPTIMIZER}.UnwrapCastInBinaryComparison",
+    f"{_SOURCES}.PruneFileSourcePartitions",
+    f"{_SOURCES}.PushVariantIntoScan",
+    f"{_SOURCES}.SchemaPruning",
+)
+"""They take a quarter of the optimizer's time and change nothing in our plans. None is needed for a right answer: Spark
+does not let those be excluded."""
+
+PLANNING = {
+    "spark.sql.optimizer.excludedRules": ",".join(EXCLUDED_RULES),
+    # looks at the whole plan after each rule: for who writes rules
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    # the plan as text, for Spark's own pages, which are off; "formatted" writes all of it twice
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.constraintPropagation.enabled": "false",
+}
+
+# The planner has so much code that on two cores the JIT is busy with it for minutes, while batches wait. C2 compiles
+# what runs four times as often as it would otherwise take; C1, which is cheap, as early as ever.
+COMPILING = (
+    "-XX:Tier4InvocationThreshold=20000",
+    "-XX:Tier4MinInvocationThreshold=2400",
+    "-XX:Tier4CompileThreshold=60000",
+    "-XX:Tier4BackEdgeThreshold=160000",
+)
+_CLASS = "checkback.WholeFiles"
+
+WHOLE_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": _CLASS,
+    "spark.hadoop.fs.s3a.create.conditional.enabled": "true",
+    # Hadoop's own choice reads ahead, and in other threads: good for tables
+    "spark.hadoop.fs.s3a.input.stream.type": "classic",
+}
+"""Of Spark, for a checkpoint in an object store; it is not safe without them."""
+PATIENCE = {
+    "spark.hadoop.fs.s3a.connection.timeout": "20s",
+    "spark.hadoop.fs.s3a.connection.request.timeout": "30s",
+    "spark.hadoop.fs.s3a.attempts.maximum": "1",
+}
+"""Of a store that takes what it is sent, and says nothing: Hadoop's own are 200 s, 6 times 8 of them."""
 _LOGGER = logging.getLogger(__name__)
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -88,6 +138,18 @@ _DELTA = {
     # what a table's log says is read in so many tasks; the default of 50 is for clusters, and takes seconds here
     "spark.databricks.delta.snapshotPartitions": "2",
 }
+
+
+def whole_files_jar() -> Path:
+    """The jar with the class, made if need be.
+
+    With it Spark writes its checkpoint into an object store: no setting makes Spark's own class do so. Why, and with
+    which lines of Hadoop's and Spark's source: see docs/decisions/0034.
+
+    Raises:
+        InstallationError: it cannot be made.
+    """
+    return compiled("WholeFiles", "writes checkpoints into an object store")
 
 
 def build_session(

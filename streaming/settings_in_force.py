@@ -19,8 +19,7 @@ from streaming.batch.kept_by_batch import KeptForm, refuse_torn
 from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.fairness.barred import BARRED
 from streaming.folders import Folder
-from streaming.stateful.exhausted_policy import fingerprint
-from streaming.stateful.policies import policy_of
+from streaming.stateful.policies import fingerprint, policy_of
 from streaming.tables.routes import Routes
 
 _FILES = NumberedFiles("checkback-rules-", ".json")
@@ -42,7 +41,7 @@ class BatchSettings:
     transactions: TransactionSettings | None = None
     """None where ``version`` is not this program's."""
     listener: str = ""
-    """See :func:`streaming.stateful.exhausted_policy.fingerprint`."""
+    """See :func:`streaming.stateful.policies.fingerprint`."""
     routes: Routes = field(default_factory=Routes)
     version: int = _FIRST_VERSION
     """``state.RULES_VERSION`` of the program that began the batch."""

@@ -1,10 +1,8 @@
 """The access policy in the job: read, fixed with each batch, told to its tasks."""
 
-from streaming.access.not_allowed import NotAllowed, why_not_together
-from streaming.access.policy_file import PolicyFile, policy_file
-from streaming.access.policy_in_force import POLICY, PolicyInForce, missing_secrets
+from streaming.access.policy_in_force import POLICY, PolicyFile, PolicyInForce, missing_secrets, policy_file
 from streaming.access.signatures import RowRead, Signatures
-from streaming.access.told import signed_dead_letter, told_policy, told_verifier
+from streaming.access.told import NotAllowed, signed_dead_letter, told_policy, told_verifier, why_not_together
 
 __all__ = [
     "POLICY",

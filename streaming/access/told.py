@@ -1,10 +1,11 @@
 """What the driver tells the tasks of a batch of the access policy, and what they make of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from access.marked import MarkedPolicy, lacking
+from access.policy import AccessPolicy, judge
 from access.verifying import Verifier, Writer
 from checkback.exceptions import JobStoppedError
 from checkback.wire.own_headers import own_headers
@@ -12,15 +13,51 @@ from checkback.wire.protocol import GROUP, SIGNATURE, Topics
 from checkback.wire.sent_back import dead_letter_of
 from checkback.wire.signed_records import WrittenSignature
 from conf.secrets_file import read_keys
-from streaming.access.not_allowed import NotAllowed
 from streaming.access.signatures import RowRead, Signatures
 from streaming.batch.batch_word import BatchWord
 from streaming.batch.headers import Headers, unpack_headers
 
+_MOST_PAIRS = 10_000
 POLICY_WORD = BatchWord("checkback.access")
 """The policy of a batch as JSON; empty for none."""
 SECRETS_WORD = BatchWord("checkback.secrets")
 """Where the file with the keys' secrets lies: the secrets themselves are nobody's to see."""
+
+
+class NotAllowed:
+    """Why a producer group may not send to a topic; remembers what it has said."""
+
+    def __init__(self, policy: AccessPolicy, own: Topics) -> None:
+        self._policy = policy
+        self._own = own
+        self._said: dict[tuple[str, str], str] = {}
+        self._accounts: dict[str, tuple[str, ...]] = {}
+
+    def reason(self, group: str, topic: str) -> str:
+        """Empty: it may."""
+        pair = (group, topic)
+        found = self._said.get(pair)
+        if found is None:
+            if len(self._said) >= _MOST_PAIRS:  # somebody makes names up
+                self._said.clear()
+            found = self._said[pair] = judge(self._policy, group, topic, self._own).reason
+        return found
+
+    def accounts_of(self, group: str) -> tuple[str, ...]:
+        """The accounts that a group belongs to, in the order of the file."""
+        found = self._accounts.get(group)
+        if found is None:
+            if len(self._accounts) >= _MOST_PAIRS:
+                self._accounts.clear()
+            found = self._accounts[group] = tuple(self._policy.of_group(group))
+        return found
+
+
+def why_not_together(policy: NotAllowed | None, group: str, topics: Iterable[str]) -> str:
+    """Why a group's messages for these topics are not allowed together; empty: they are, or there is no policy."""
+    if policy is None:
+        return ""
+    return next((why for topic in topics if (why := policy.reason(group, topic))), "")
 
 
 def told_policy(own: Topics) -> NotAllowed | None:

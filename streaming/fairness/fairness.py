@@ -4,35 +4,44 @@ state goes to Python at once.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import add
+from threading import Event
 from typing import NamedTuple
 
+import pandas as pd
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from access.policy import AccessPolicy
-from conf import Settings
-from state import Usages
-from streaming.batch.batch import BatchReport, OpenBySegment
+from checkback.exceptions import CheckbackError
+from checkback.kafka.kafka_python.library import KafkaError
+from checkback.kafka.send_limits import Notice, store_notices
+from conf import KafkaSettings, Settings
+from state import Usage, Usages, segment_from_bytes, summed
+from streaming.batch.batch import BatchReport, OpenBySegment, open_by_segment, open_to_json
 from streaming.batch.kept_by_batch import KeptByBatch
 from streaming.fairness.barred import BARRED, NOBODY, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
-from streaming.fairness.limit_notices import keep_notices
-from streaming.fairness.quotas import Quotas
-from streaming.fairness.running_total import RunningTotal
+from streaming.fairness.quotas import Quotas, RunningTotal
 from streaming.fairness.state_size import MANY, ROWS, ArrowRows
-from streaming.fairness.usage_in_state import usage_in_state
-from streaming.folders import folder_at
+from streaming.folders import folder_at, path_of_state
 
 _LOGGER = logging.getLogger(__name__)
 _COUNT_AFTER_SECONDS = 120.0
 """After the first batch: counting takes the cores for seconds, and whoever waits for a restarted job waits for
 deliveries first."""
 _COUNT_AGAIN_SECONDS = 60.0
+_LOOK_SECONDS = 2.0
+_VALID_MS, _RENEWED_BEFORE_MS = 300_000, 240_000
+_MOST_GROUPS = 1_000
+_COLUMNS = ("open", "open_bytes", "delayed", "parked")
+_SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string"
+_NOBODY = ""
 
 
 class KnownUsage(NamedTuple):
@@ -163,3 +172,62 @@ class Fairness:
             self._quotas.begin_with(batch, counted.usages)
             self._state_bytes.begin_with(batch, counted.state_bytes)
         self._on_count(counted.still_open)
+
+
+def keep_notices(
+    kafka: KafkaSettings, barred: Callable[[], Mapping[str, str]], now_ms: Callable[[], int], ended: Event
+) -> None:
+    """Store notices until ``ended``. ``barred`` gives the reasons by group, ``now_ms`` Kafka's time."""
+    stored: dict[str, Notice] = {}
+    while not ended.wait(_LOOK_SECONDS):
+        try:
+            if due := due_notices(stored, barred(), now_ms()):
+                store_notices(kafka.bootstrap_servers, kafka.python_client, kafka.topics.progress, due)
+                stored = {group: notice for group, notice in {**stored, **due}.items() if notice[0]}
+        except (KafkaError, CheckbackError) as error:  # tried again
+            _LOGGER.debug("Kafka does not store which groups are over a limit", exc_info=error)
+
+
+def due_notices(stored: Mapping[str, Notice], barred: Mapping[str, str], now_ms: int) -> dict[str, Notice]:
+    """Return the notices to store now, given those that are stored and the groups that are barred."""
+    sharing = Counter(barred.values())
+    # an account may make up names of groups: those of others come first
+    first = sorted(barred, key=lambda group: (sharing[barred[group]], group))[:_MOST_GROUPS]
+    old = [group for group in first if stored.get(group, (0,))[0] < now_ms + _RENEWED_BEFORE_MS]
+    ended: dict[str, Notice] = dict.fromkeys(stored.keys() - barred.keys(), (0, ""))
+    return ended | {group: (now_ms + _VALID_MS, barred[group]) for group in old}
+
+
+class StateCount(NamedTuple):
+    """All state at a moment."""
+
+    usages: Usages
+    state_bytes: int
+    """As it is stored."""
+    still_open: OpenBySegment
+
+
+def usage_in_state(spark: SparkSession, checkpoint: str, batch: int, retry_prefix: str) -> StateCount:
+    """Read the whole state as it was when this batch had ended; a running query is not disturbed.
+
+    Raises:
+        PySparkException, Py4JError: Spark has forgotten that state by now, or its folder is away.
+    """
+    stored = spark.read.format("statestore").option("batchId", batch).load(path_of_state(spark, checkpoint))
+    contents = stored.selectExpr("key.half_partition", "value.groupState.content")
+    found = contents.mapInPandas(partial(_counted, retry_prefix), _SCHEMA).collect()
+    groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]
+    still_open = open_by_segment(row["still_open"] for row in found if row["group"] == _NOBODY)
+    return StateCount(summed(groups), sum(row["state_bytes"] for row in found), still_open)
+
+
+def _counted(retry_prefix: str, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        segments = [segment_from_bytes(bytes(content)) for content in frame["content"]]
+        usages = summed([segment.usage(retry_prefix) for segment in segments])
+        places = zip(frame["half_partition"].tolist(), segments, strict=True)
+        still_open = {(partition, one.first_offset): one.open_by_topic() for partition, one in places}
+        size = sum(len(content) for content in frame["content"])
+        rows = [(group, *usage, 0, "") for group, usage in usages.items()]
+        rows.append((_NOBODY, 0, 0, 0, 0, size, open_to_json({place: of for place, of in still_open.items() if of})))
+        yield pd.DataFrame(rows, columns=["group", *_COLUMNS, "state_bytes", "still_open"])

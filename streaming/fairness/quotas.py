@@ -6,20 +6,50 @@ touched.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from access.policy import AccessPolicy
 from conf import QuotaSettings
 from state import Usage, Usages, summed
 from streaming.fairness.barred import RETRIES, Barred, accounts_of, barred_account
-from streaming.fairness.running_total import RunningTotal
 
+T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
 _WELL_BELOW = 0.9
 """Of a quota: at which who is barred may continue. Else one at its quota would be let in and out with each batch."""
 _AGAIN = "it is let in again below nine tenths"
+
+
+@dataclass
+class RunningTotal(Generic[T]):
+    """What batches change, added up. Nobody knows it before :meth:`begin_with` has said what there was."""
+
+    add: Callable[[T, T], T]
+    now: T | None = field(init=False, default=None)
+    """None: not known."""
+    _known_from: int = field(init=False, default=-1)
+    _since_start: list[tuple[int, T]] = field(init=False, default_factory=list)
+
+    def changed(self, batch: int, by: T) -> None:
+        """Take in what a batch has changed."""
+        if self.now is None:
+            self._since_start.append((batch, by))
+        elif batch > self._known_from:
+            self.now = self.add(self.now, by)
+
+    def begin_with(self, batch: int, there: T) -> None:
+        """Take in what there was when this batch had ended. Does nothing when it is known already."""
+        if self.now is not None:
+            return
+        for number, by in self._since_start:
+            if number > batch:
+                there = self.add(there, by)
+        self.now = there
+        self._known_from = batch
+        self._since_start.clear()
 
 
 class _LimitedAccounts:

@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from checkback.exceptions import TransactionTimeoutError
+from checkback.exceptions import TakenOverError, TransactionTimeoutError
 from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.groups import committed
 from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
-from checkback.wire.groups import claim_group
+from checkback.wire.groups import claim_group, metadata_of
+from checkback.wire.json_reading import read_object
+from checkback.wire.protocol import Topics
 from checkback.wire.signed_records import SigningKey
 from conf.secrets_file import own_key
 from state import Tallies, Usages, add_open, counts_of, summed, usages_of
@@ -29,6 +32,7 @@ from streaming.batch.failpoints import Failpoint
 from streaming.batch.signing import Signing
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
+from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import ProgressVerdict, judge_progress, progress_group
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.content import Contents
@@ -40,12 +44,12 @@ from streaming.kafka_sink.refusals import Refusals
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
 from streaming.kafka_sink.transaction import KafkaTransaction, TopicsRefusedError
-from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
 
 T = TypeVar("T")
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
+_SECONDS = 60.0
 
 
 def write_partition(
@@ -250,3 +254,37 @@ def contents_of(settings: SinkSettings) -> Contents:
 def _generations(settings: SinkSettings, query_id: str) -> Generations:
     made = partial(Generations, settings.client(), query_id, settings.topics.progress)
     return _of_worker(made, "generations", settings.bootstrap_servers, query_id)
+
+
+def refuse_another_run(consumer: Consumer, topics: Topics, run: str) -> None:
+    """Refuse to write for a run that another one has taken the topics from.
+
+    A start takes the claim, then fences the producers of earlier runs. A task of such a run that has none yet gets one
+    after that, and nothing in Kafka would keep it from writing its batch, which the start may have put under other
+    rules meanwhile. So a task looks at the claim when nobody can fence it unnoticed any more: it has its producer. If
+    that came before the fence it is fenced; if after, the claim is another run's.
+
+    Args:
+        consumer: of :func:`claim_group`.
+        topics: whose claim it is.
+        run: :attr:`streaming.ownership.claim.Owner.run` of the run that began the batch; empty: it has
+            claimed nothing.
+
+    Raises:
+        TakenOverError: one has.
+        KafkaException: Kafka does not say, for a minute.
+    """
+    if not run:
+        return
+    (found,) = retrying(_SECONDS)(committed, consumer, [TopicPartition(topics.progress, 0)])
+    if found.offset >= 0 and _run(metadata_of(found)) not in {None, run}:
+        raise TakenOverError(
+            f"Another job has taken {topics.half} over since this batch was begun: nothing was written."
+        )
+
+
+def _run(metadata: str) -> str | None:
+    try:
+        return str(read_object(metadata)["run"])
+    except (ValueError, KeyError):
+        return None

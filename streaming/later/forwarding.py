@@ -10,12 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time_ns
 
-from checkback.exceptions import (
-    CheckbackError,
-    JobFailedError,
-    OwnTopicError,
-    TransactionTimeoutError,
-)
+from checkback.exceptions import CheckbackError, JobFailedError, OwnTopicError, TransactionTimeoutError
 from checkback.kafka.librdkafka.errors import FENCED, METADATA_REFUSED, NOT_ALLOWED, OF_THE_RECORD, error_code
 from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError
@@ -31,7 +26,6 @@ from streaming.batch.signing import Signing
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.transaction import TopicsRefusedError
 from streaming.later.clients import TRANSACTION_MS, ChangedError, LaterClients, Memory, Place, Retry, transactional_id
-from streaming.later.portions import MOST_AT_ONCE, after_failing, after_success
 
 _LOGGER = logging.getLogger(__name__)
 _RENEWAL_SECONDS = 30.0
@@ -40,6 +34,9 @@ _AGAIN_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 _HEAD_BYTES = 128 << 10
 """Of a record that is written with its head only."""
+MOST_AT_ONCE = 500
+_QUICK = 0.25
+"""Of a transaction's time: with twice as many it does not run out."""
 
 
 class _AgainError(Exception):
@@ -248,3 +245,16 @@ class Forwarder:
             )
             return _AGAIN_SECONDS
         return self._outage.failed(error)
+
+
+def after_failing(count: int) -> int:
+    """How many to try after a transaction of so many that did not come through.
+
+    Brokers that take few at a time need small ones; and in ever smaller ones a record that is refused is found.
+    """
+    return max(1, count // 2)
+
+
+def after_success(at_once: int, share_of_time: float) -> int:
+    """How many to try after a transaction that took this share of the time that it had."""
+    return min(MOST_AT_ONCE, 2 * at_once) if share_of_time < _QUICK else at_once

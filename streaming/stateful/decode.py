@@ -10,7 +10,9 @@ record all headers continue from here.
 
 from collections.abc import Callable
 from functools import reduce
+from itertools import count
 from operator import and_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -21,7 +23,6 @@ from checkback.wire.protocol import Topics
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from streaming.batch.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
 from streaming.stateful.broken import REPLACED
-from streaming.stateful.each_item import each_item
 
 CLOCK_PARTITION = -1
 NO_SEGMENT = -1
@@ -70,6 +71,8 @@ _MODEST_BYTES = 1_000
 _NAME_BYTES = 64
 """Our own names are shorter."""
 _HEADER = "struct<key: string, value: binary>"
+_NUMBERS = count(1)
+"""Of variables; Spark gives them others when it makes the plan, so that the generated code stays the same."""
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | None = None) -> DataFrame:
@@ -291,3 +294,22 @@ def _heads_of_headers(spark: SparkSession) -> Column:
 
     first = F.coalesce(F.slice("headers", 1, HEADER_HEADS), F.array().cast(f"array<{_HEADER}>"))
     return F.concat(F.array(note), each_item(spark, first, _HEADER, head))
+
+
+def each_item(spark: SparkSession, array: Column, kind: str, function: Callable[[Column], Column]) -> Column:
+    """The array of what ``function`` makes of each item; ``kind`` is the items' type, in SQL's words.
+
+    ``F.transform`` does the same and takes its whole projection out of Spark's code generation (docs/decisions/0007).
+    Spark maps the arrays of its own encoders with the expression that is used here, which Python has no name for.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    expressions, columns = jvm.org.apache.spark.sql.catalyst.expressions, jvm.org.apache.spark.sql.classic
+    item_type = jvm.org.apache.spark.sql.types.DataType.fromDDL(kind)
+    item = expressions.objects.LambdaVariable("item", item_type, True, next(_NUMBERS))  # noqa: FBT003  (Spark's own: may be null)
+
+    def in_java(column: Any) -> Any:
+        return columns.ExpressionUtils.expression(column._jc)  # noqa: SLF001  (Python's has no name for it)
+
+    made = in_java(function(Column(columns.ExpressionUtils.column(item))))
+    mapped = expressions.objects.MapObjects(item, made, in_java(array), jvm.scala.Option.empty())
+    return Column(columns.ExpressionUtils.column(mapped))

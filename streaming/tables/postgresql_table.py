@@ -1,8 +1,10 @@
 """A table in PostgreSQL, by JDBC: the rows of a batch and the note that they are in, in one database transaction."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +17,6 @@ from conf import PostgresqlTable
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
-from streaming.tables.copy_lines import COLUMNS, copy_lines
-from streaming.tables.postgresql_key import KEY, UNIQUE_INDEXES, UniqueIndex, key_problem
 from streaming.tables.staging import file_system_of
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -30,6 +30,30 @@ _SESSION = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = 
 
 # SQLSTATEs that may be well again with nothing changed: no connection, too many of them, starting up, locks
 _TRANSIENT = ("08001", "08003", "08006", "40", "53", "55P03", "57")
+KEY = ("id", "half")
+"""A place has one half message, and the messages of one half message have ids of their own. The id comes first so that
+people who look for one find it by the key's index."""
+
+UNIQUE_INDEXES = """
+SELECT x.relname, coalesce(c.contype::text, ''), array_to_string(ARRAY(
+    SELECT a.attname FROM pg_attribute a
+    WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) ORDER BY a.attname), ',')
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype IN ('p', 'u')
+WHERE i.indrelid = to_regclass(?) AND i.indisunique ORDER BY x.relname
+"""
+COLUMNS = {
+    "id": "text",
+    "topic": "text",
+    "partition": "int",
+    "key": "bytea",
+    "value": "bytea",
+    "headers": "jsonb",
+    "producer_group": "text",
+    "half": "text",
+    "batch": "bigint",
+}
+"""Columns of ``TABLE_SCHEMA`` with PostgreSQL's types."""
 
 
 class PostgresqlDestination:
@@ -225,3 +249,73 @@ def _chunks(uris: list[str]) -> Iterator[pa.RecordBatch]:
                 step = max(1, rows.num_rows * _CHUNK_BYTES // max(1, rows.nbytes))
                 for start in range(0, rows.num_rows, step):
                     yield rows.slice(start, step)
+
+
+class UniqueIndex(NamedTuple):
+    """A row of ``UNIQUE_INDEXES``."""
+
+    name: str
+    constraint: str
+    """``p`` of a primary key, ``u`` of a unique constraint, empty of an index alone."""
+    columns: str
+    """Their names, sorted, with commas."""
+
+
+def key_problem(table: str, indexes: Sequence[UniqueIndex]) -> str | None:
+    """What is wrong with the keys of a (quoted) table, with the statement that corrects it; or None."""
+    wanted = ",".join(sorted(KEY))
+    by_id = [one for one in indexes if one.columns == KEY[0]]
+    changes = [f'DROP CONSTRAINT "{one.name}"' for one in by_id if one.constraint]
+    if not any(one.columns == wanted for one in indexes):
+        primary = any(one.constraint == "p" and one not in by_id for one in indexes)
+        changes.append(f"ADD {'UNIQUE' if primary else 'PRIMARY KEY'} ({', '.join(KEY)})")
+    schema = table.rpartition(".")[0]
+    drops = [f'DROP INDEX {f"{schema}." if schema else ""}"{one.name}"' for one in by_id if not one.constraint]
+    statements = [*drops, *([f"ALTER TABLE {table} {', '.join(changes)}"] if changes else [])]
+    if not statements:
+        return None
+    what = (
+        "is unique by id alone, so that messages of two producer groups with the same id cannot both be there"
+        if by_id
+        else "has no unique key of id and half"
+    )
+    return f"the table {table} {what}. Run this, as its owner, and start again: {'; '.join(statements)};"
+
+
+def copy_lines(rows: pa.RecordBatch) -> bytes:
+    r"""Rows (``TABLE_SCHEMA``) for ``COPY ... FROM STDIN (FORMAT csv)``, in the order of :data:`COLUMNS`.
+
+    CSV, each field quoted, nulls bare. PostgreSQL keeps no NUL character in text. Ids, groups and names of headers may
+    have one in Kafka; it is written as the six characters ``\u0000``.
+    """
+    columns = [[_SPELLED[kind](one) for one in rows.column(name).to_pylist()] for name, kind in COLUMNS.items()]
+    return "".join(",".join(fields) + "\n" for fields in zip(*columns, strict=True)).encode()
+
+
+def _text(text: str) -> str:
+    return '"' + text.replace("\0", "\\u0000").replace('"', '""') + '"'
+
+
+def _bytes(content: bytes | None) -> str:
+    return "" if content is None else f"\\x{content.hex()}"
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _headers(headers: list[dict[str, Any]]) -> str:
+    """A list, since order and repeated names count; values in base64, since they are bytes."""
+    if not headers:
+        return "[]"
+    spelled = [
+        {
+            "key": header["key"].replace("\0", "\\u0000"),
+            "value": None if header["value"] is None else b64encode(header["value"]).decode(),
+        }
+        for header in headers
+    ]
+    return _text(json.dumps(spelled, ensure_ascii=False))
+
+
+_SPELLED: dict[str, Any] = {"text": _text, "bytea": _bytes, "int": _number, "bigint": _number, "jsonb": _headers}

@@ -14,8 +14,8 @@ from conf import Settings
 from streaming.checkpoint.claimed_names import file_manager, make, refuse_without_conditions
 from streaming.checkpoint.folder import Checkpoint
 from streaming.folders import folder_at
+from streaming.session import WHOLE_FILES
 from streaming.stops import explained
-from streaming.whole_files import OPTIONS
 from tests.cluster.without_conditions import without_conditions
 from torture.local_s3 import LocalS3
 
@@ -57,13 +57,13 @@ def stores(spark: SparkSession) -> Iterator[Stores]:
             "forgetful": (port, known),
             "away": (free_port(), {**known, "retry.limit": "1", "attempts.maximum": "1"}),
         }
-        for option, value in {**s3.options, **OPTIONS}.items():
+        for option, value in {**s3.options, **WHOLE_FILES}.items():
             hadoop.set(option.removeprefix("spark.hadoop."), value)
         for bucket, (where, options) in given.items():
             for option, value in {**options, "endpoint": f"http://127.0.0.1:{where}"}.items():
                 hadoop.set(f"fs.s3a.bucket.{bucket}.{option}", value)
         before = spark.conf.get(_CLASS)
-        spark.conf.set(_CLASS, OPTIONS[_CLASS])
+        spark.conf.set(_CLASS, WHOLE_FILES[_CLASS])
         yield Stores(spark)
         spark.conf.set(_CLASS, before or "")
 

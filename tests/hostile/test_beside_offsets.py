@@ -14,8 +14,9 @@ from checkback.operations.job_in_kafka import JobInKafka, claim_in
 from checkback.operations.topics import admin_client
 from checkback.wire.groups import claim_group, metadata_of
 from streaming.brokers.client import SinkSettings
+from streaming.kafka_sink import partition_writer
 from streaming.later.offsets import Reached, StoredOffset
-from streaming.ownership import claim, claimed
+from streaming.ownership import claim
 from tests.consumer.group import group_of, member, stored_by, write
 from tests.consumer.waiting import Recording, soon
 from tests.hostile.records import WILD_NOTES
@@ -34,7 +35,7 @@ class Unended:
 def test_a_wild_note_says_nothing(note: str) -> None:
     assert claim_in(note) is None
     assert claim._owner(note) is None
-    assert claimed._run(note) is None
+    assert partition_writer._run(note) is None
     assert StoredOffset.of(TopicPartition("later", 0, 7, note)).topic_id == ""
     assert decode(Stored(7, note)) == Note()
 

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from streaming.planning import EXCLUDED_RULES
+from streaming.session import EXCLUDED_RULES
 
 
 def rules_of_a_plan(session: SparkSession) -> str:

@@ -13,7 +13,7 @@ from conf import Settings
 from state import RULES_VERSION, Policy
 from streaming.folders import LocalFolder
 from streaming.settings_in_force import BatchSettings, SettingsInForce
-from streaming.stateful import exhausted_policy
+from streaming.stateful import policies
 from streaming.stateful.policies import policy_of
 from streaming.tables.routes import Routes
 from tests.state.records import Driver, Half, Op
@@ -77,8 +77,8 @@ def decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def _as_in_a_new_process() -> None:
     sys.modules.pop("decides", None)
-    exhausted_policy._load.cache_clear()
-    exhausted_policy._read.cache_clear()
+    policies._load.cache_clear()
+    policies._read.cache_clear()
 
 
 def check_max(rules: SettingsInForce, *batches: int) -> list[int]:
@@ -220,7 +220,7 @@ def test_a_class_that_was_edited_is_refused_while_a_batch_needs_the_old_one(job:
     decides.write_text(before)
     _as_in_a_new_process()
     rules = job.start(on_exhausted="park")  # the old one is there again: it finishes its batch
-    assert rules.policies().of_batch(0).on_exhausted == exhausted_policy.on_exhausted(CLASS)
+    assert rules.policies().of_batch(0).on_exhausted == policies.on_exhausted(CLASS)
     assert rules.policies().of_batch(1).on_exhausted == Policy().on_exhausted
 
 

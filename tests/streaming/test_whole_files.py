@@ -8,8 +8,7 @@ import pytest
 
 from checkback.exceptions import InstallationError
 from conf import Settings
-from streaming.session import spark_options
-from streaming.whole_files import OPTIONS, whole_files_jar
+from streaming.session import WHOLE_FILES, spark_options, whole_files_jar
 
 
 def options(checkpoint: str) -> dict[str, str]:
@@ -21,7 +20,7 @@ _WRONG = {"spark.hadoop.fs.s3a.create.conditional.enabled": "false"}
 
 def test_a_checkpoint_in_a_store_has_its_class_and_what_it_rests_on_whatever_the_settings_say() -> None:
     found = options("s3a://bucket/checkpoint")
-    assert found.items() >= OPTIONS.items()
+    assert found.items() >= WHOLE_FILES.items()
     assert str(whole_files_jar()) in found["spark.jars"].split(",")
 
 

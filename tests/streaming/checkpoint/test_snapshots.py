@@ -6,7 +6,7 @@ import zipfile
 from typing import cast
 
 from streaming.checkpoint.folder import Checkpoint
-from streaming.checkpoint.snapshots import torn_snapshots
+from streaming.checkpoint.repair import torn_snapshots
 
 
 class Folder:

@@ -6,7 +6,7 @@ from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.kafka_python.transport import KafkaPythonTransport
 from checkback.kafka.librdkafka.transport import ConfluentTransport
 from checkback.kafka.send_limits import Notice, store_notices
-from streaming.fairness.limit_notices import due_notices
+from streaming.fairness.fairness import due_notices
 from tests.place import Place, wait_until
 
 MINUTE_MS = 60_000

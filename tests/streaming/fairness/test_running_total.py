@@ -2,7 +2,7 @@
 
 from operator import add
 
-from streaming.fairness.running_total import RunningTotal
+from streaming.fairness.quotas import RunningTotal
 
 
 def test_nothing_is_known_until_it_was_counted() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from state import Usage
-from streaming.fairness.usage_in_state import usage_in_state
+from streaming.fairness.fairness import usage_in_state
 from streaming.folders import path_of_state
 from tests.place import AWKWARD_NAME
 from tests.streaming.stateful.test_segments import Stream, half

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.later.portions import MOST_AT_ONCE, after_failing, after_success
+from streaming.later.forwarding import MOST_AT_ONCE, after_failing, after_success
 
 
 def test_half_as_many_are_tried_down_to_one() -> None:

@@ -1,7 +1,7 @@
 """How far behind the job is, as long as that is known."""
 
 from streaming.fairness.held_back import PartitionEnds, PartitionId
-from streaming.observing.backlog import JobBacklog
+from streaming.observing.figures import JobBacklog
 
 
 def test_it_is_not_known_while_the_leader_of_one_partition_is_away() -> None:

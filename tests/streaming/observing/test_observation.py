@@ -28,13 +28,10 @@ from streaming.batch.batch import (
 )
 from streaming.fairness.fairness import KnownUsage
 from streaming.fairness.held_back import PartitionEnds, PartitionId
-from streaming.observing.backlog import JobBacklog
-from streaming.observing.flow import STRETCH_MS, STRETCHES, Flow
+from streaming.observing.figures import STRETCH_MS, STRETCHES, Flow, JobBacklog, OpenTransactions
 from streaming.observing.labels import OTHER, Labels, kind_of
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
-from streaming.observing.notes import notes_of
-from streaming.observing.observation import Observation
-from streaming.observing.open_transactions import OpenTransactions
+from streaming.observing.observation import Observation, notes_of
 from streaming.observing.progress import batch_progress
 from streaming.ownership.claim import Owner
 

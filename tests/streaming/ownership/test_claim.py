@@ -10,9 +10,8 @@ from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
-from streaming.kafka_sink.partition_writer import _claim_consumer
+from streaming.kafka_sink.partition_writer import _claim_consumer, refuse_another_run
 from streaming.ownership.claim import Claim, Owner
-from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.clock import JobClock
 from streaming.ownership.preconditions import BatchPreconditions
 from tests.place import Place

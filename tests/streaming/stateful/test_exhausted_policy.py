@@ -10,7 +10,7 @@ import pytest
 from checkback import Decision, ExhaustedMessage
 from checkback.exceptions import ConfigurationError
 from state import Event, Rows
-from streaming.stateful.exhausted_policy import AskListener, fingerprint, on_exhausted
+from streaming.stateful.policies import AskListener, fingerprint, on_exhausted
 from tests.state.records import Driver, Half
 from tests.state.small import POLICY
 

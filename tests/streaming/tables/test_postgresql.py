@@ -11,10 +11,9 @@ from checkback.exceptions import ConfigurationError, DestinationError
 from checkback.local.kafka import free_port
 from conf import Settings
 from streaming.batch.batch import Batch
-from streaming.tables.copy_lines import copy_lines
+from streaming.tables.postgresql_table import copy_lines
 from streaming.tables.routes import Routes
-from streaming.tables.rows import TABLE_SCHEMA
-from streaming.tables.staging import Staging, StagingPlan
+from streaming.tables.staging import TABLE_SCHEMA, Staging, StagingPlan
 from tests.place import Place
 from tests.streaming.outcomes import SCHEMA
 from tests.streaming.tables.driver import Query, messages, publisher

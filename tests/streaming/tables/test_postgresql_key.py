@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from streaming.tables.postgresql_key import UNIQUE_INDEXES, UniqueIndex, key_problem
+from streaming.tables.postgresql_table import UNIQUE_INDEXES, UniqueIndex, key_problem
 from tests.tables import Database
 
 KEY = UniqueIndex("messages_pkey", "p", "half,id")
