@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from checkback.answering.check_requests import MAX_BODY_BYTES, Trust, check_response, wall_clock_ms
+from checkback.answering.check_requests import MAX_BODY_BYTES, Trust, check_response, limiter_of, wall_clock_ms
 from checkback.exceptions import ConfigurationError
 from checkback.listener import LocalTransactionState, TransactionChecker
 from checkback.own_lanes import owner_of
@@ -74,17 +74,11 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     secrets, trust = keys_of(key), Trust(window_ms, max_body_bytes, clock_ms)
     limiters: RunVar[CapacityLimiter] = RunVar("checks")  # of each loop that serves this application
 
-    def limiter() -> CapacityLimiter:
-        try:
-            return limiters.get()
-        except LookupError:
-            limiters.set(made := CapacityLimiter(threads))
-            return made
-
     async def found(checks: list[CheckRequest], *, several: bool) -> list[dict[str, str]]:
+        limiter = limiter_of(limiters, threads)
         if several:
-            return await _answers(listener, checks, batch_ms / 1000, limiter())
-        return [await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter())]
+            return await _answers(listener, checks, batch_ms / 1000, limiter)
+        return [await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter)]
 
     async def answer(request: Request) -> Response:
         return await check_response(request, group, secrets, found, trust)

@@ -1,20 +1,35 @@
 """A request of the check service over HTTP: read, believed, answered. Who knows the answer is asked for it."""
 
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from starlette.requests import Request
+from anyio import CapacityLimiter, fail_after, to_thread
+from anyio.lowlevel import RunVar
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import MAX_BATCH, CheckRequest
+from checkback.wire.json_reading import read_json, values_in
+from checkback.wire.limits import BytesInFlight
 from checkback.wire.protocol import VERSION
-from checkback.wire.signature import SIGNATURE_HEADER, WINDOW_MS, NotTrustedError, answer_signature, fitting_key
+from checkback.wire.signature import (
+    SIGNATURE_HEADER,
+    WINDOW_MS,
+    NotTrustedError,
+    answer_signature,
+    fitting_key,
+    shown_signature,
+)
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 _MAX_HEADERS = 64
+_MAX_VALUES = 500_000
+_BODY_SECONDS = 30.0
+_PROMPT_BYTES = 16 * 1024
+_CONVERTING: RunVar[CapacityLimiter] = RunVar("bodies of checks")
 
 
 def wall_clock_ms() -> int:
@@ -29,6 +44,16 @@ class Trust(NamedTuple):
     """How far the clock of who signed one may be from ``clock_ms``."""
     max_body_bytes: int = MAX_BODY_BYTES
     clock_ms: Callable[[], int] = wall_clock_ms
+
+
+class _CheckRefusedError(ProtocolError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+IN_FLIGHT = BytesInFlight(96 << 20, partial(_CheckRefusedError, "Too many bytes of checks: ask again later.", 503))
+"""Bodies that this process reads or answers."""
 
 
 class FindAnswers(Protocol):
@@ -51,16 +76,23 @@ async def check_response(
 ) -> Response:
     """The response to a request about transactions of a group; with ``secrets`` it is to be signed with one of them."""
     try:
-        body = await _body(request, trust.max_body_bytes)
-        key = fitting_key(secrets, request.headers, body, trust.clock_ms(), trust.window_ms) if secrets else None
-        checks, several = _checks(body, group)
-        answers = await find(checks, several=several)
+        if secrets:
+            shown_signature(request.headers)
+        with IN_FLIGHT.of(request.client.host if request.client else "") as take:
+            body = await _body(request, trust.max_body_bytes, take)
+            read = partial(_read, body, request.headers, group, secrets, trust)
+            one = limiter_of(_CONVERTING, 1)
+            key, checks, several = read() if len(body) <= _PROMPT_BYTES else await to_thread.run_sync(read, limiter=one)
+            answers = await find(checks, several=several)
+    except ClientDisconnect:
+        return Response(status_code=400)  # nobody reads it
     except NotTrustedError as refused:
         return JSONResponse({"error": str(refused)}, status_code=401)
     except NobodyThereError as nobody:
         return JSONResponse({"error": str(nobody)}, status_code=503)
     except _CheckRefusedError as refused:
-        return JSONResponse({"error": str(refused)}, status_code=refused.status)
+        later = {"retry-after": "1"} if refused.status == 503 else None
+        return JSONResponse({"error": str(refused)}, status_code=refused.status, headers=later)
     answered = JSONResponse({"answers": answers} if several else answers[0])
     if key is not None:
         signed = answer_signature(key, request.headers[SIGNATURE_HEADER], bytes(answered.body))
@@ -68,28 +100,46 @@ async def check_response(
     return answered
 
 
-class _CheckRefusedError(ProtocolError):
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-async def _body(request: Request, limit: int) -> bytes:
+async def _body(request: Request, limit: int, take: Callable[[int], None]) -> bytes:
     """The body, of which no more than ``limit`` bytes are kept."""
     if len(request.headers.raw) > _MAX_HEADERS:
         raise _CheckRefusedError(f"There are more than {_MAX_HEADERS} headers.", 431)
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > limit:
-            raise _CheckRefusedError(f"The body is longer than {limit} bytes.", 413)
+    try:
+        with fail_after(_BODY_SECONDS):
+            async for part in request.stream():
+                take(len(part))
+                body += part
+                if len(body) > limit:
+                    raise _CheckRefusedError(f"The body is longer than {limit} bytes.", 413)
+    except TimeoutError:
+        raise _CheckRefusedError(f"The body did not end within {_BODY_SECONDS:g} s.", 408) from None
     return bytes(body)
+
+
+def limiter_of(place: RunVar[CapacityLimiter], threads: int) -> CapacityLimiter:
+    """Of the loop that runs."""
+    try:
+        return place.get()
+    except LookupError:
+        place.set(made := CapacityLimiter(threads))
+        return made
+
+
+def _read(
+    body: bytes, headers: Mapping[str, str], group: str, secrets: Sequence[bytes], trust: Trust
+) -> tuple[bytes | None, list[CheckRequest], bool]:
+    """The key that it is signed with, and what it says. Of 8 MiB that takes a second."""
+    key = fitting_key(secrets, headers, body, trust.clock_ms(), trust.window_ms) if secrets else None
+    return (key, *_checks(body, group))
 
 
 def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
     """The checks in a body, all of this group, and whether it is a body for several."""
+    if values_in(body, _MAX_VALUES) > _MAX_VALUES:
+        raise _CheckRefusedError(f"The body has more than {_MAX_VALUES:,} texts and other values.", 400)
     try:
-        said = json.loads(body)
+        said = read_json(body)
         several = isinstance(said, dict) and "checks" in said
         checks = _several(said) if several else [CheckRequest.from_json(said)]
     except (ProtocolError, ValueError, RecursionError) as error:

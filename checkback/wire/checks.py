@@ -11,6 +11,7 @@ from typing import Any, Self
 from checkback.exceptions import ProtocolError
 from checkback.wire.json_reading import read_object, text_of
 from checkback.wire.lanes import is_lane
+from checkback.wire.limits import MAX_HEADERS
 from checkback.wire.message_json import from_base64, message_to_json, messages_from_json, pack, to_base64, unpack
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import (
@@ -110,6 +111,8 @@ class CheckRequest:
         try:
             if body.get("version", VERSION) > VERSION:
                 raise ProtocolError(f"This check request is of version {body['version']}, we speak {VERSION}.")
+            if len(body["headers"]) > MAX_HEADERS:
+                raise ProtocolError(f"A check request with more than {MAX_HEADERS:,} headers.")
             return cls(
                 transaction_id=str(body["id"]),
                 group=str(body["group"]),

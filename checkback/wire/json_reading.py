@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 _MOST_LEVELS = 50
+_PART_COST = 5
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b'"[]{}'))
 _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -68,6 +69,21 @@ def number_of(said: dict[str, Any], name: str, most: int = _MOST_NUMBER) -> int:
     if type(found) is not int or not 0 <= found <= most:
         raise ValueError(f"{name} must be a whole number from 0 to {most}, not {found!r:.80}")
     return found
+
+
+def values_in(content: bytes, most: int) -> int:
+    """About how many texts and other values there are, to be counted before they are converted.
+
+    Counting takes 0.1 s at most; a body of 26 MB with nothing but brackets took 48 s and 1.6 GiB to convert. ``most``
+    says when it is enough.
+    """
+    plain = content.replace(rb"\\", b"").replace(rb"\"", b"")
+    values = plain.count(b'"') // 2
+    if values > most:
+        return values
+    outside = b"".join(plain.split(b'"')[::2])  # of texts
+    parts = outside.count(b"[") + outside.count(b"{")  # ten times as expensive as texts
+    return max(values + parts + outside.count(b","), parts * _PART_COST)
 
 
 def _refuse_deep(text: str) -> None:

@@ -1,6 +1,9 @@
 """How large what Checkback takes may be: real sizes, whatever a producer's client has compressed them to."""
 
-from collections.abc import Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.protocol import Message
@@ -63,6 +66,42 @@ def several_too_large(messages: Sequence[Message], common: Headers) -> str:
 def header_bytes(headers: Headers) -> int:
     """Bytes of all names and values."""
     return sum(len(name.encode()) + len(content or b"") for name, content in headers)
+
+
+class BytesInFlight:
+    """Bytes of the requests that a server is working on. A client may hold as many as it leaves free for others.
+
+    ``busy`` makes the error for who would hold more.
+    """
+
+    def __init__(self, most: int, busy: Callable[[], Exception]) -> None:
+        self._free = most
+        self._busy = busy
+        self._held = Counter[str]()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def of(self, client: str) -> Iterator[Callable[[int], None]]:
+        """What to call before each part of a request is kept; the end of the block frees them all."""
+        held = 0
+
+        def take(size: int) -> None:
+            nonlocal held
+            with self._lock:
+                if self._held[client] + size > self._free - size:
+                    raise self._busy()
+                held += size
+                self._held[client] += size
+                self._free -= size
+
+        try:
+            yield take
+        finally:
+            with self._lock:
+                self._held[client] -= held
+                self._free += held
+                if not self._held[client]:
+                    del self._held[client]
 
 
 def refuse_too_large(value: bytes | None, key: bytes | None, headers: Headers) -> None:

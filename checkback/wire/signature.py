@@ -17,6 +17,7 @@ SIGNATURE_HEADER = "checkback-signature"
 WINDOW_MS = 900_000
 """More than ``job.clock_tolerance``, 10 min: a check whose sender's clock is off by that is still answered."""
 _TIME_DIGITS = 15
+_CHARACTERS = 64
 
 
 def signature(key: bytes, time_ms: int, body: bytes) -> str:
@@ -44,17 +45,29 @@ def fitting_key(
     Raises:
         NotTrustedError: none of them fits, or it was signed at another time; the message says which.
     """
-    time, said = headers.get(TIME_HEADER, ""), headers.get(SIGNATURE_HEADER, "")
-    if not (time and said):
-        raise NotTrustedError(f"{TIME_HEADER} or {SIGNATURE_HEADER} is missing.")
-    if not (time.isascii() and time.isdigit() and len(time) <= _TIME_DIGITS):
-        raise NotTrustedError(f"{TIME_HEADER} is not a number of milliseconds.")
+    time, said = shown_signature(headers)
     fits = [key for key in keys if _same(signature(key, int(time), body), said)]
     if not fits:
         raise NotTrustedError(f"{SIGNATURE_HEADER} does not fit.")
     if abs(now_ms - int(time)) > window_ms:
         raise NotTrustedError(f"{TIME_HEADER} is more than {window_ms} ms away from this clock.")
     return fits[0]
+
+
+def shown_signature(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Time and signature as two headers show them, before anything of the body is read.
+
+    Raises:
+        NotTrustedError: one of them is missing, or cannot be right.
+    """
+    time, said = headers.get(TIME_HEADER, ""), headers.get(SIGNATURE_HEADER, "")
+    if not (time and said):
+        raise NotTrustedError(f"{TIME_HEADER} or {SIGNATURE_HEADER} is missing.")
+    if not (time.isascii() and time.isdigit() and len(time) <= _TIME_DIGITS):
+        raise NotTrustedError(f"{TIME_HEADER} is not a number of milliseconds.")
+    if len(said) != _CHARACTERS:
+        raise NotTrustedError(f"{SIGNATURE_HEADER} does not fit.")
+    return time, said
 
 
 def answer_signature(key: bytes, request: str, body: bytes) -> str:

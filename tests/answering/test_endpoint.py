@@ -19,6 +19,7 @@ from checkback import (
     LocalTransactionState,
     check_app,
 )
+from checkback.answering import check_requests
 from checkback.wire.signature import signed_headers
 from tests.answering.endpoint import KEY, REQUEST, Answerer, request
 
@@ -211,6 +212,93 @@ def test_a_large_body_is_refused() -> None:
 def test_many_headers_are_refused() -> None:
     headers = {f"x-{number}": "y" for number in range(65)}
     assert request(check_app(Answerer(), "orders"), REQUEST.to_json(), headers=headers).status_code == 431
+
+
+def test_of_an_address_no_more_bytes_are_read_than_are_left_for_others() -> None:
+    """200 unfinished bodies of 8 MiB held 1.4 GiB."""
+    app, body = check_app(Answerer(), "orders"), json.dumps(REQUEST.to_json()).encode()
+    with check_requests.IN_FLIGHT.of("127.0.0.1") as take:
+        take(48 << 20)
+        answer = request(app, body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert request(app, body).status_code == 200
+    with check_requests.IN_FLIGHT.of("192.0.2.1") as take:
+        take(40 << 20)
+        assert request(app, body).status_code == 200
+
+
+def read_of(app: Any, *parts: dict[str, Any], headers: tuple[tuple[bytes, bytes], ...] = ()) -> tuple[int, int]:
+    """The status, and how many parts of the request were read; it does not come to its end."""
+    left, statuses = list(parts), list[int]()
+
+    async def receive() -> dict[str, Any]:
+        return left.pop(0) if left else await asyncio.Event().wait()  # type: ignore[return-value]  # it never comes
+
+    async def send(message: dict[str, Any]) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    asyncio.run(app({"type": "http", "method": "POST", "path": "/", "headers": list(headers)}, receive, send))
+    return statuses[0], len(parts) - len(left)
+
+
+PART = {"type": "http.request", "body": b"{", "more_body": True}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        (),
+        ((b"checkback-time", b"1000"),),
+        ((b"checkback-time", b"now"), (b"checkback-signature", b"0" * 64)),
+        ((b"checkback-time", b"1000"), (b"checkback-signature", b"0")),
+    ],
+)
+def test_without_a_signature_no_body_is_read(shown: tuple[tuple[bytes, bytes], ...]) -> None:
+    app = check_app(Answerer(), "orders", key=KEY)
+    assert read_of(app, PART, headers=shown) == (401, 0)
+
+
+def test_a_body_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_requests, "_BODY_SECONDS", 0.1)
+    assert read_of(check_app(Answerer(), "orders"), PART, PART) == (408, 2)
+
+
+def test_a_client_that_leaves_is_no_failure() -> None:
+    assert read_of(check_app(Answerer(), "orders"), PART, {"type": "http.disconnect"}) == (400, 2)
+
+
+@pytest.mark.parametrize("body", [b"[" * 8_000_000, b"[" + b"{}," * 2_000_000 + b"{}]"], ids=["nested", "objects"])
+def test_a_body_of_very_many_values_is_not_converted(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    """Converting one of 8 MiB stopped the loop for 6.7 s."""
+    monkeypatch.setattr(check_requests, "read_json", lambda *_: pytest.fail("it was converted"))
+    answer = request(check_app(Answerer(), "orders"), body)
+    assert (answer.status_code, answer.json()["error"][:26]) == (400, "The body has more than 500")
+
+
+def test_a_deeply_nested_body_is_refused() -> None:
+    assert request(check_app(Answerer(), "orders"), b"[" * 60 + b"]" * 60).json()["error"] == "it is nested too deeply"
+
+
+def test_of_a_check_with_very_many_headers_none_is_converted() -> None:
+    answer = request(check_app(Answerer(), "orders"), {**REQUEST.to_json(), "headers": [["a", ""]] * 1_001})
+    assert (answer.status_code, "1,000 headers" in answer.json()["error"]) == (400, True)
+    whole = {**REQUEST.to_json(), "headers": [["a", ""]] * 1_000}
+    assert request(check_app(Answerer(), "orders"), whole).status_code == 200
+
+
+def test_a_large_body_is_converted_on_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, plain = list[bool](), check_requests.read_json
+
+    def noted(body: bytes) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return plain(body)
+
+    monkeypatch.setattr(check_requests, "read_json", noted)
+    for size in (10, 20_000):
+        asked = dataclasses.replace(REQUEST, value=b"v" * size)
+        assert request(check_app(Answerer(), "orders"), asked.to_json()).status_code == 200
+    assert threads == [True, False]
 
 
 def test_it_takes_posts_only() -> None:
