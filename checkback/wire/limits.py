@@ -68,7 +68,7 @@ def header_bytes(headers: Headers) -> int:
     return sum(len(name.encode()) + len(content or b"") for name, content in headers)
 
 
-class BytesInFlight:
+class HeldBytes:
     """Bytes of the requests that a server is working on. A client may hold as many as it leaves free for others.
 
     ``busy`` makes the error for who would hold more.

@@ -20,6 +20,7 @@ from checkback import (
     check_app,
 )
 from checkback.answering import check_requests
+from checkback.wire import json_reading
 from checkback.wire.signature import signed_headers
 from tests.answering.endpoint import KEY, REQUEST, Answerer, request
 
@@ -288,7 +289,7 @@ def test_of_a_check_with_very_many_headers_none_is_converted() -> None:
 
 
 def test_a_large_body_is_converted_on_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads, plain = list[bool](), check_requests.read_json
+    threads, plain = list[bool](), json_reading.read_json
 
     def noted(body: bytes) -> Any:
         threads.append(threading.current_thread() is threading.main_thread())
