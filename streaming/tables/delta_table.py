@@ -7,13 +7,18 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take, first_line
 from streaming.folders import Folder, open_folder
+from streaming.tables.staging import TABLE_SCHEMA
 
 _LOG = "_delta_log"
+_RETENTION = "delta.setTransactionRetentionDuration"
+_NULLS = ("partition", "key", "value")
 _NEWEST_ENTRIES = 100
 """Looked through for a commit that was just made: other processes may have added some behind it."""
 
@@ -51,6 +56,24 @@ class DeltaTableDestination:
             raise ConfigurationError(
                 f"sinks.tables.{self._name}: the Spark session has no Delta Lake: build it with these settings."
             )
+        if _LOG in names and (problem := self._unfit()):
+            raise ConfigurationError(f"sinks.tables.{self._name}: the table in {self.root.uri} {problem}.")
+
+    def _unfit(self) -> str:
+        """Why batches cannot be appended to the table that is there; empty: they can."""
+        metadata = self._opened().metadata()
+        if metadata.configuration().contains(_RETENTION):
+            return f"has the property {_RETENTION}, after which a repeated batch would be there twice: remove it"
+        columns = {column.name: column for column in StructType.fromJson(json.loads(metadata.schemaString()))}
+        for wanted in from_arrow_schema(TABLE_SCHEMA):
+            column = columns.pop(wanted.name, None)
+            kind = wanted.dataType.simpleString()
+            if column is None or column.dataType.simpleString() != kind:
+                return f"has no column {wanted.name} of the type {kind}"
+            if wanted.name in _NULLS and not column.nullable:
+                return f"refuses nulls in its column {wanted.name}"
+        needed = [column.name for column in columns.values() if not column.nullable]
+        return f"has a column {needed[0]} that is NOT NULL and not the job's" if needed else ""
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
         """Append a batch in one commit.
@@ -88,10 +111,14 @@ class DeltaTableDestination:
         return False
 
     def _has(self, application: str, number: int) -> bool:
-        """Whether the log has this batch or a later one, as a process that opens the table now reads it."""
+        """Whether the log has this batch or a later one."""
+        versions = self._opened().transactions()
+        return bool(versions.contains(application) and versions.apply(application) >= number)
+
+    def _opened(self) -> Any:
+        """Delta's snapshot of the table, as a process that opens it now reads it."""
         jvm: Any = self._spark.sparkContext._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         log.clearCache()
         table = log.forTable(self._spark._jsparkSession, self.root.uri)  # noqa: SLF001  (PySpark has no other way to it)
-        versions = table.unsafeVolatileSnapshot().transactions()
-        return bool(versions.contains(application) and versions.apply(application) >= number)
+        return table.unsafeVolatileSnapshot()

@@ -3,7 +3,7 @@
 import contextlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,19 +17,26 @@ from conf import PostgresqlTable
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
-from streaming.tables.staging import file_system_of
+from streaming.tables.staging import TABLE_SCHEMA, file_system_of
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BEFORE_ANY = -1
 
 # Those of the URL go before these. Nothing here waits for ever: a job that stands still says nothing.
-_CONNECTION = {"connectTimeout": "10", "socketTimeout": "600", "tcpKeepAlive": "true", "ApplicationName": "checkback"}
+_CONNECTION = {
+    "connectTimeout": "10",
+    "socketTimeout": "600",
+    "tcpKeepAlive": "true",
+    "ApplicationName": "checkback",
+    "logServerErrorDetail": "false",  # a detail holds ids, keys and values, which belong in no log
+}
 
 # A driver that was paused in its transaction holds the lock on its progress: the server ends it, the next one waits.
 _SESSION = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '90s'; SET TimeZone = 'UTC'"
 
-# SQLSTATEs that may be well again with nothing changed: no connection, too many of them, starting up, locks
-_TRANSIENT = ("08001", "08003", "08006", "40", "53", "55P03", "57")
+# SQLSTATEs that may pass with nothing changed: no connection, a pooler without its server (08P01), read-only after a
+# fail-over, too many connections, starting up, locks, errors of a disk
+_TRANSIENT = ("08001", "08003", "08006", "08P01", "25006", "40", "53", "55P03", "57", "58")
 KEY = ("id", "half")
 """A place has one half message, and the messages of one half message have ids of their own. The id comes first so that
 people who look for one find it by the key's index."""
@@ -75,7 +82,7 @@ class PostgresqlDestination:
         self._progress = _quoted(progress if "." in progress else f"{schema}{dot}{progress}")
 
     def prepare(self) -> None:
-        """Make the tables that are missing, and do all that a batch needs once without writing anything.
+        """Make the tables that are missing, and write rows as long as the protocol allows, which are rolled back.
 
         Raises:
             ConfigurationError: wrong address, user or password, no right to something, or a table of another shape.
@@ -83,9 +90,10 @@ class PostgresqlDestination:
         """
         try:
             with self._connection() as connection:
+                self._refuse_another_encoding(connection)
                 self._create_missing(connection)
                 self._refuse_another_key(connection)
-                self._write(connection, Batch("", 0, "", every_partition_writes=False), [])
+                self._write(connection, Batch("", 0, "", every_partition_writes=False), [_trial_rows()])
                 connection.rollback()
         except Py4JJavaError as error:
             problem = _problem(error)
@@ -107,13 +115,13 @@ class PostgresqlDestination:
         uris = [f"{self.root.uri}/{folder}/{file}" for file in files]
         try:
             with self._connection() as connection:
-                if self._write(connection, batch, uris):
+                if self._write(connection, batch, _chunks(uris)):
                     connection.commit()
         except (Py4JJavaError, OSError, pa.ArrowException) as error:
             problem = _problem(error) if isinstance(error, Py4JJavaError) else str(error)
             raise could_not_take(self._name, batch.number, problem) from error
 
-    def _write(self, connection: Any, batch: Batch, uris: list[str]) -> bool:
+    def _write(self, connection: Any, batch: Batch, chunks: Iterable[pa.RecordBatch]) -> bool:
         """Steps 1 to 4 without the commit; False when the batch is in already."""
         with self._statement(connection, self._insert_progress()) as note:  # 1
             note.setString(1, batch.query_id)
@@ -126,7 +134,7 @@ class PostgresqlDestination:
         with self._statement(connection, f"CREATE TEMP TABLE checkback_rows ({types}) ON COMMIT DROP") as create:
             create.executeUpdate()
         copies = connection.getCopyAPI()  # 2
-        for chunk in _chunks(uris):
+        for chunk in chunks:
             lines = self._jvm.java.io.ByteArrayInputStream(copy_lines(chunk))
             copies.copyIn(f"COPY pg_temp.checkback_rows ({names}) FROM STDIN (FORMAT csv)", lines)
         with self._statement(connection, self._upsert(names)) as upsert:  # 3
@@ -160,6 +168,17 @@ class PostgresqlDestination:
             f"SELECT DISTINCT ON ({key}) {names} FROM pg_temp.checkback_rows "
             f"ON CONFLICT ({key}) DO UPDATE SET {replaced}"
         )
+
+    def _refuse_another_encoding(self, connection: Any) -> None:
+        with self._statement(connection, "SHOW server_encoding") as asked:
+            found = asked.executeQuery()
+            found.next()
+            encoding = str(found.getString(1))
+        if encoding != "UTF8":
+            raise ConfigurationError(
+                f"sinks.tables.{self._name}: {self._settings.url} has the encoding {encoding}, which cannot hold every "
+                "message: name a database with UTF8."
+            )
 
     def _refuse_another_key(self, connection: Any) -> None:
         with self._statement(connection, UNIQUE_INDEXES) as asked:
@@ -245,10 +264,19 @@ def _chunks(uris: list[str]) -> Iterator[pa.RecordBatch]:
     for uri in uris:
         files, path = file_system_of(uri)
         with files.open_input_file(path) as source:
-            for rows in pq.ParquetFile(source).iter_batches(batch_size=10_000):
-                step = max(1, rows.num_rows * _CHUNK_BYTES // max(1, rows.nbytes))
-                for start in range(0, rows.num_rows, step):
-                    yield rows.slice(start, step)
+            file = pq.ParquetFile(source)
+            for group in range(file.num_row_groups):  # else Arrow keeps all groups until the end of the file
+                for rows in file.iter_batches(batch_size=10_000, row_groups=[group]):
+                    step = max(1, rows.num_rows * _CHUNK_BYTES // max(1, rows.nbytes))
+                    for start in range(0, rows.num_rows, step):
+                        yield rows.slice(start, step)
+
+
+def _trial_rows() -> pa.RecordBatch:
+    """A row with all columns and a row with nulls, each text as long as ``docs/protocol.md`` allows."""
+    row = {"id": "i" * 64, "topic": "t" * 249, "producer_group": "g" * 255, "half": "0:0", "headers": [], "batch": 0}
+    full = {"partition": 0, "key": b"", "value": b"", "headers": [{"key": "k", "value": b""}], "half": "0:1"}
+    return pa.RecordBatch.from_pylist([row, row | full], TABLE_SCHEMA)
 
 
 class UniqueIndex(NamedTuple):

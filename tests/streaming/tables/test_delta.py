@@ -45,6 +45,38 @@ def test_a_commit_that_another_process_has_replaced_is_made_again(
     assert sorted(row["id"] for row in lake.read()) == ["tx-0", "tx-1"]
 
 
+COLUMNS = (
+    "id STRING, topic STRING, partition INT, key BINARY, value BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, producer_group STRING, half STRING, batch BIGINT"
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (f"{COLUMNS}, more STRING", ""),
+        (COLUMNS.replace("half STRING, ", ""), "has no column half of the type string"),
+        (COLUMNS.replace("partition INT", "partition BIGINT"), "has no column partition of the type int"),
+        (COLUMNS.replace("key BINARY,", "key BINARY NOT NULL,"), "refuses nulls in its column key"),
+        (f"{COLUMNS}, more STRING NOT NULL", "has a column more that is NOT NULL"),
+        (f"{COLUMNS}) TBLPROPERTIES (delta.setTransactionRetentionDuration = 'interval 1 hour')", "has the property"),
+    ],
+)
+def test_a_table_that_cannot_take_a_batch_is_refused_at_start(
+    place: Place, spark: SparkSession, tmp_path: Path, columns: str, problem: str
+) -> None:
+    declared, bracket, properties = columns.partition(") TBL")
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path / 'lake'}` ({declared}) USING delta{bracket[1:]}{properties}{bracket[:1]}"
+    )
+    settings = place.settings(sinks=delta_table(tmp_path / "lake").sinks())
+    if problem:
+        with pytest.raises(ConfigurationError, match=problem):
+            publisher(settings, spark)
+    else:
+        publisher(settings, spark)
+
+
 @pytest.mark.parametrize(("kind", "said"), [("delta", "is not a Delta table"), ("parquet", "is a Delta table")])
 def test_a_folder_that_is_something_else_is_refused(
     place: Place, spark: SparkSession, tmp_path: Path, kind: str, said: str

@@ -1,9 +1,12 @@
 """What is PostgreSQL's own: ids that come again, rights, addresses, and text it does not take."""
 
+import random
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,7 +14,7 @@ from checkback.exceptions import ConfigurationError, DestinationError
 from checkback.local.kafka import free_port
 from conf import Settings
 from streaming.batch.batch import Batch
-from streaming.tables.postgresql_table import copy_lines
+from streaming.tables.postgresql_table import _chunks, copy_lines
 from streaming.tables.routes import Routes
 from streaming.tables.staging import TABLE_SCHEMA, Staging, StagingPlan
 from tests.place import Place
@@ -98,6 +101,33 @@ def test_a_server_that_is_down_may_come_up_again(place: Place, spark: SparkSessi
         publisher(settings_of(place, down), spark)
 
 
+def test_a_database_that_cannot_hold_every_character(place: Place, spark: SparkSession, database: Database) -> None:
+    database.run("DROP DATABASE IF EXISTS latin", "CREATE DATABASE latin ENCODING LATIN1 LOCALE 'C' TEMPLATE template0")
+    latin = database.settings(url=database.url.rpartition("/")[0] + "/latin")
+    assert "has the encoding LATIN1" in refused(place, spark, latin)
+
+
+def test_a_database_that_is_read_only_may_become_writable(
+    place: Place, spark: SparkSession, warehouse: Table, database: Database
+) -> None:
+    database.run(f"ALTER ROLE {database.user} SET default_transaction_read_only = on")
+    try:
+        with pytest.raises(DestinationError, match="read-only transaction"):
+            publisher(settings_of(place, warehouse.settings), spark)
+    finally:
+        database.run(f"ALTER ROLE {database.user} RESET default_transaction_read_only")
+
+
+def test_a_large_staged_file_is_read_in_pieces(tmp_path: Path) -> None:
+    value = random.randbytes(1 << 20)
+    with pq.ParquetWriter(tmp_path / "staged", pa.schema({"value": pa.binary()})) as file:
+        for _ in range(16):
+            file.write_table(pa.table({"value": [value[number:] for number in range(16)]}))
+    before = pa.total_allocated_bytes()
+    most = max(pa.total_allocated_bytes() - before for _ in _chunks([f"file:{tmp_path}/staged"]))
+    assert most < 128 << 20, "of 256 MiB"
+
+
 def test_no_right_to_create(place: Place, spark: SparkSession, database: Database) -> None:
     database.run("DROP SCHEMA IF EXISTS closed CASCADE", "CREATE SCHEMA closed")
     assert "permission denied" in refused(place, spark, database.settings(table="closed.messages"))
@@ -141,6 +171,11 @@ def test_tables_made_by_hand_need_no_right_to_create(query: Query, database: Dat
             'ALTER TABLE "unfit"."messages" ADD PRIMARY KEY (id, half);',
         ),
         ("ALTER TABLE {0}.messages DROP COLUMN half", "half"),
+        ("ALTER TABLE {0}.messages ADD COLUMN more int NOT NULL", "more"),
+        ("ALTER TABLE {0}.messages ALTER COLUMN key SET NOT NULL", "key"),
+        ("ALTER TABLE {0}.messages ALTER COLUMN topic TYPE varchar(99)", "too long for type character varying(99)"),
+        ("ALTER TABLE {0}.messages ALTER COLUMN headers TYPE jsonb[] USING NULL", "headers"),
+        ("ALTER TABLE {0}.messages ADD CHECK (partition IS NOT NULL)", "check constraint"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_at_start(
