@@ -65,10 +65,8 @@ COLUMNS = (
 def test_a_table_that_cannot_take_a_batch_is_refused_at_start(
     place: Place, spark: SparkSession, tmp_path: Path, columns: str, problem: str
 ) -> None:
-    declared, bracket, properties = columns.partition(") TBL")
-    spark.sql(
-        f"CREATE TABLE delta.`{tmp_path / 'lake'}` ({declared}) USING delta{bracket[1:]}{properties}{bracket[:1]}"
-    )
+    declared, _, properties = columns.partition(") ")
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 'lake'}` ({declared}) USING delta {properties}")
     settings = place.settings(sinks=delta_table(tmp_path / "lake").sinks())
     if problem:
         with pytest.raises(ConfigurationError, match=problem):
