@@ -1,13 +1,23 @@
 """What brokers say of topics now: how many partitions there are, and which of them take nothing at the moment."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import NO_TOPIC, result_of
-from checkback.kafka.librdkafka.library import AdminClient, ConfigResource, KafkaError, KafkaException, ResourceType
+from checkback.kafka.librdkafka.errors import NO_TOPIC, error_code, result_of
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    ResourceType,
+    TopicCollection,
+)
+from checkback.kafka.librdkafka.topics import of_controller
 from streaming.brokers.retrying import retrying, retrying_until
 
 NO_SUCH_TOPIC = "there is no such topic"
@@ -19,8 +29,12 @@ _WELL_SECONDS = 10.0
 """So long a topic that is well is not asked about again."""
 _CONFIGURED_SECONDS = 60.0
 _TIMED_OUT_SECONDS = 60.0
-_WHOLE = -1
-"""In place of a partition: the topic as a whole."""
+_LOST_SECONDS = 2.5
+"""A topic that was there is lost when it has been missing for so long."""
+_SINGLY = 20
+"""So many topics at most are described with one request each, which any broker answers."""
+_TOGETHER = 1_000
+"""So many topics at most are described with one request: 250 KB of the longest names."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,7 @@ class Described(NamedTuple):
 
 
 class Brokers:
-    """Asks brokers, on connections that are kept. One request a topic: any broker can answer that.
+    """Asks brokers, on connections that are kept. Any broker can answer a request for one topic.
 
     (What else an admin client asks goes to the broker that was the controller when it last heard, and waits for that
     one, be it dead; unless it is told to ask another.)
@@ -70,6 +84,30 @@ class Brokers:
         }
         return Described(found.error, replicas)
 
+    def describe_several(self, topics: Sequence[str]) -> dict[str, Described]:
+        """These topics, with one request.
+
+        Raises:
+            KafkaException: the controller does not answer.
+        """
+        return of_controller(self._admin, partial(self._several, list(topics)))
+
+    def _several(self, topics: list[str]) -> dict[str, Described]:
+        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_CALL_SECONDS)
+        described: dict[str, Described] = {}
+        for name, answer in asked.items():
+            try:
+                places = result_of(answer).partitions
+            except KafkaException as error:
+                # librdkafka's own errors are negative: they are about the request, and not about this topic
+                if error_code(error) < 0 and error_code(error) not in NO_TOPIC:
+                    raise
+                described[name] = Described(error.args[0], {})
+            else:
+                replicas = {one.id: (len(one.isr), len(one.replicas)) if one.leader else None for one in places}
+                described[name] = Described(None, dict(sorted(replicas.items())))
+        return described
+
     def wanted_replicas(self, topics: Iterable[str]) -> dict[str, int]:
         """``min.insync.replicas`` of each topic whose configuration the job may see."""
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
@@ -90,8 +128,10 @@ class TopicDirectory:
         self._brokers = brokers
         self._clock = clock
         self._well: dict[str, tuple[float, Standing]] = {}
-        self._since: dict[tuple[str, int], float] = {}
-        """Since when a partition, or a topic, has been seen to take nothing, each time that it was looked at."""
+        self._since: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        """Since when partitions of a topic have been seen to take nothing, each time that it was looked at."""
+        self._gone: dict[str, float] = {}
+        """Since when a topic that was there has been missing. Names that never existed leave nothing behind."""
         self._wanted: dict[str, tuple[float, int]] = {}
         self._timed_out: dict[tuple[str, int], float] = {}
 
@@ -105,11 +145,15 @@ class TopicDirectory:
         """
         now = self._clock()
         found: dict[str, Standing] = {}
-        for topic in topics:
+        unknown: list[str] = []
+        for topic in dict.fromkeys(topics):
             asked_at, standing = self._well.get(topic, (-_WELL_SECONDS, None))
             if standing is None or again or now - asked_at >= _WELL_SECONDS:
-                standing = self._asked(topic, now, seconds)
-            found[topic] = standing
+                unknown.append(topic)
+            else:
+                found[topic] = standing
+        for topic, described in self._described(unknown, retrying(seconds)).items():
+            found[topic] = self._noted(topic, described, now)
         return found
 
     def lost(self, known: Mapping[str, Standing]) -> dict[str, str]:
@@ -119,10 +163,11 @@ class TopicDirectory:
             KafkaException: no broker answers, which is not a topic's fault.
         """
         now = self._clock()
-        self._ask_for_wanted(known, now)
+        sent = [topic for topic, standing in known.items() if not standing.refusal]  # the others wait for nothing
+        self._ask_for_wanted(sent, now)
         lost: dict[str, str] = {}
-        for topic, standing in self.look(known, again=True, seconds=0).items():
-            if standing.refusal and not known[topic].refusal and self._stays(topic, _WHOLE, now):
+        for topic, standing in self.look(sent, again=True, seconds=0).items():
+            if standing.refusal and now - self._gone.setdefault(topic, now) >= _LOST_SECONDS:
                 lost[topic] = standing.refusal
             elif standing.away.keys() - known[topic].away.keys():
                 lost[topic] = next(iter(standing.away.values()))
@@ -138,11 +183,17 @@ class TopicDirectory:
         self._timed_out[topic, partition] = self._clock() + _TIMED_OUT_SECONDS
         self._well.pop(topic, None)
 
-    def _asked(self, topic: str, now: float, seconds: float) -> Standing:
-        described = retrying(seconds)(self._brokers.describe, topic)
+    def _described(self, topics: Sequence[str], ask: Callable[..., Any]) -> dict[str, Described]:
+        if len(topics) <= _SINGLY:
+            return {topic: ask(self._brokers.describe, topic) for topic in topics}
+        described: dict[str, Described] = {}
+        for start in range(0, len(topics), _TOGETHER):
+            described |= ask(self._brokers.describe_several, topics[start : start + _TOGETHER])
+        return described
+
+    def _noted(self, topic: str, described: Described, now: float) -> Standing:
         standing = self._judged(topic, described, now)
-        troubled = any(name == topic for name, _ in self._since) or standing.away
-        if standing.refusal or troubled:
+        if standing.refusal or self._since.get(topic):
             self._well.pop(topic, None)
         else:
             self._well[topic] = (now, standing)
@@ -157,13 +208,12 @@ class TopicDirectory:
     def _judged(self, topic: str, described: Described, now: float) -> Standing:
         error = described.error
         if error is not None or not described.replicas:
-            self._since.setdefault((topic, _WHOLE), now)
             if error is None or error.code() in NO_TOPIC:
                 return Standing(0, NO_SUCH_TOPIC)
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Standing(0, "this job may not see that topic: grant its user Write on it")
             return Standing(0, f"Kafka says: {error.str()}")
-        self._since.pop((topic, _WHOLE), None)
+        self._gone.pop(topic, None)
         wanted = self._wanted.get(topic, (0.0, 0))[1]
         if any(one is not None and one[0] < min(wanted, one[1]) for one in described.replicas.values()):
             self._ask_for_wanted([topic], now)
@@ -171,27 +221,23 @@ class TopicDirectory:
         away: dict[int, str] = {}
         for number, replicas in described.replicas.items():
             why = self._trouble(topic, number, replicas, wanted, now)
-            if why and self._stays(topic, number, now):
+            if why and now - self._since[topic][number] >= _STAYS_SECONDS:
                 away[number] = why
         return Standing(len(described.replicas), "", away)
 
     def _trouble(self, topic: str, number: int, replicas: tuple[int, int] | None, wanted: int, now: float) -> str:
-        place = (topic, number)
+        since = self._since[topic]
         if replicas is None:
-            self._since.setdefault(place, now)
+            since.setdefault(number, now)
             return "that partition has no leader"
         if replicas[0] < min(wanted, replicas[1]):  # Kafka does not want more than there are
-            self._since.setdefault(place, now)
+            since.setdefault(number, now)
             return f"{replicas[0]} of its replicas in sync, min.insync.replicas is {wanted}"
-        if self._timed_out.get(place, now) > now:
-            self._since[place] = now - _STAYS_SECONDS
+        if self._timed_out.get((topic, number), now) > now:
+            since[number] = now - _STAYS_SECONDS
             return "that partition did not take a message in time"
-        self._since.pop(place, None)
+        since.pop(number, None)
         return ""
-
-    def _stays(self, topic: str, number: int, now: float) -> bool:
-        least = _STAYS_SECONDS if number != _WHOLE else _STAYS_SECONDS / 2
-        return now - self._since.get((topic, number), now) >= least
 
 
 class Known:

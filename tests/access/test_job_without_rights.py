@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql import SparkSession
 
 from access import Operation, ResourceKind, Right, Role, Whom, rights_of
@@ -101,7 +101,8 @@ def test_a_topic_of_deliveries_says_which_right_it_wants(
     see, change = (Right(one, ResourceKind.TOPIC, ORDERS) for one in (Operation.DESCRIBE, Operation.WRITE))
     configs = Right(Operation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, ORDERS)
     guarded.take(job, change)
-    hidden = TopicDirectory(Brokers(client)).look([ORDERS])[ORDERS].refusal
+    hidden = TopicDirectory(brokers := Brokers(client)).look([ORDERS])[ORDERS].refusal
+    assert brokers.describe_several([ORDERS]) == {ORDERS: (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), {})}
     guarded.give(job, see)
     closed = describe_limits(client, [ORDERS], compressed=False)[ORDERS].refused
     guarded.give(job, change)

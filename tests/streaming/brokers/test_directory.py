@@ -1,6 +1,7 @@
 """How topics stand, from what brokers answer: with fake brokers and a fake clock."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -158,3 +159,63 @@ def test_messages_without_a_key_go_to_partitions_that_are_there() -> None:
     assert chosen_partition(record, 2, {0: "away", 1: "away"}) == -1
     assert chosen_partition(record._replace(key=b"customer-1"), 4) in range(4)
     assert chosen_partition(record._replace(partition=3), 2, {0: "away"}) == 3
+
+
+class Many:
+    """Brokers that answer the same of each topic, and give up at far too many requests."""
+
+    def __init__(self, answer: Described) -> None:
+        self.answer = answer
+        self.requests = 0
+
+    def describe(self, topic: str) -> Described:
+        return self.describe_several([topic])[topic]
+
+    def describe_several(self, topics: Sequence[str]) -> dict[str, Described]:
+        self.requests += 1
+        assert self.requests < 10_000
+        return dict.fromkeys(topics, self.answer)
+
+    def wanted_replicas(self, topics: Iterable[str]) -> dict[str, int]:
+        self.requests += 1
+        return dict.fromkeys(topics, 1)
+
+
+def test_many_missing_topics_cost_a_few_requests_and_are_not_kept() -> None:
+    many: Any = Many(MISSING)
+    known = Known(directory := TopicDirectory(many, lambda: 1_000.0))
+    known.learn([f"t{number}" for number in range(20_000)])
+    assert many.requests == 20
+    assert {standing.refusal for standing in known.standings.values()} == {NO_SUCH_TOPIC}
+    assert known.lost() == {}
+    assert many.requests == 20, "no message waits for a topic that was missing from the start"
+    kept = [value for value in vars(directory).values() if hasattr(value, "__len__")]
+    assert kept
+    assert not any(kept), "their names are whatever a sender has written"
+
+
+@pytest.mark.parametrize("answer", [MISSING, LEADERLESS])
+def test_the_steps_of_a_look_grow_with_the_number_of_topics_and_not_its_square(answer: Described) -> None:
+    many: Any = Many(answer)
+    directory = TopicDirectory(many, lambda: 1_000.0)
+    topics, steps = [f"t{number}" for number in range(2_000)], 0
+
+    def step(_: Any, event: str, __: Any) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(step)
+    try:
+        directory.look(topics)
+    finally:
+        sys.setprofile(before)
+    assert steps < 50 * len(topics)
+
+
+def test_a_few_topics_are_asked_about_singly_since_any_broker_answers_that() -> None:
+    many: Any = Many(WELL)
+    many.describe_several = None
+    many.describe = lambda topic: {"t1": WELL, "t2": MISSING}[topic]
+    found = TopicDirectory(many, lambda: 1_000.0).look(["t1", "t2", "t1"])
+    assert found == {"t1": Standing(2), "t2": Standing(0, NO_SUCH_TOPIC)}
