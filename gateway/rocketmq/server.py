@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from gateway.load import converted
 from gateway.refusals import GatewayError, RefusalReason
+from gateway.rocketmq.messages import refuse_many_fields
 from gateway.rocketmq.service import MessagingService, status_of
 from gateway.rocketmq.v2 import service_pb2
 
@@ -172,9 +173,15 @@ async def _converted(request: Any, raw: bytes) -> Any:
     if len(raw) > _SHORT_BYTES and request is not service_pb2.SendMessageRequest:
         raise GatewayError(RefusalReason.TOO_LARGE, f"This call takes at most {_SHORT_BYTES:,} bytes.")
     try:
-        return await converted(len(raw), partial(request.FromString, raw))
+        return await converted(len(raw), partial(_read, request, raw))
     except DecodeError as error:
         raise GatewayError(RefusalReason.REQUEST, f"The request is not in the form of its protocol: {error}.") from None
+
+
+def _read(request: Any, raw: bytes) -> Any:
+    if request is service_pb2.SendMessageRequest:
+        refuse_many_fields(raw)
+    return request.FromString(raw)
 
 
 async def _commands(context: Any, request: Any, receiving: _Receiving) -> AsyncIterator[Any]:

@@ -30,8 +30,6 @@ _OK = v2.Status(code=v2.OK, message="OK")
 _ATTEMPTS = 3
 _MOST_UNPACKED = 2
 """Times ``most_bytes``, of one call."""
-_MOST_MESSAGES = 64
-"""In one request: RocketMQ's own clients send few."""
 _STREAM_BYTES = 64 << 10
 """What gRPC keeps of a stream that is not read."""
 _MOST_TOPICS = 100
@@ -115,8 +113,6 @@ class MessagingService:
         call = self._call(metadata)
         if not request.messages:
             raise GatewayError(RefusalReason.REQUEST, "There is no message in it.")
-        if len(request.messages) > _MOST_MESSAGES:
-            raise GatewayError(RefusalReason.REQUEST, f"At most {_MOST_MESSAGES} messages are taken at once.")
         room = _Room(_MOST_UNPACKED * self._parts.most_bytes)
         if len(request.messages) == 1:  # as most have: a task less
             entries = [await self._entry(call, request.messages[0], room)]

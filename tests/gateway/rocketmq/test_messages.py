@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition, TransactionOptions
 from gateway.refusals import GatewayError, RefusalReason
-from gateway.rocketmq.messages import GRPC_BYTES, LEFT_OUT_PROPERTY, incoming, orphaned, topic_of
+from gateway.rocketmq.messages import (
+    GRPC_BYTES,
+    LEFT_OUT_PROPERTY,
+    MOST_MESSAGES,
+    incoming,
+    orphaned,
+    refuse_many_fields,
+    topic_of,
+)
 from gateway.rocketmq.v2 import definition_pb2 as v2
+from gateway.rocketmq.v2.service_pb2 import SendMessageRequest
 from tests.gateway.scene import NOW_MS
 
 MOST = 4 << 20
@@ -172,3 +181,45 @@ def test_a_time_that_no_client_can_be_told_is_the_last_that_it_can() -> None:
 def test_a_body_that_is_not_there_is_said_not_to_be() -> None:
     check = CheckRequest("id", "g", "x", None, None, [], HalfPosition(0, 0), 1, 15, NOW_MS, left_out=200_000)
     assert orphaned(check, "t", any_size=True).message.user_properties["checkback-left-out"] == "200000"
+
+
+def test_what_a_request_may_have_is_counted_and_taken() -> None:
+    several = message(b"\x0a\x00" * 100_000, message_id="M1", keys=["k"] * 100, queue_id=-1, born_host="\n\n")
+    several.user_properties.update({f"{number}": "\n\x1a" for number in range(128)})
+    refuse_many_fields(SendMessageRequest(messages=[several] * MOST_MESSAGES).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("raw", "refusal"),
+    [
+        (b"\x0a\x00" * 65, RefusalReason.REQUEST),
+        (b"\x8a\x00\x80\x00" * 65, RefusalReason.REQUEST),
+        (b"\x0a\x02\x1a\x00" * 1_000_000, RefusalReason.REQUEST),
+        (b"\xa3\x06\xa4\x06\xa0\x06\xff\x01\xa1\x0612345678\xa5\x061234" * 10_000, RefusalReason.HEADERS_TOO_LARGE),
+    ],
+    ids=["empty", "long tags", "system properties", "unknown"],
+)
+def test_very_many_messages_and_fields_are_refused(raw: bytes, refusal: RefusalReason) -> None:
+    SendMessageRequest.FromString(raw)
+    with pytest.raises(GatewayError) as refused:
+        refuse_many_fields(raw)
+    assert refused.value.refusal is refusal
+
+
+@pytest.mark.parametrize("system", [{"keys": ["k"] * 20_000}, {}])
+def test_very_many_keys_or_properties_are_refused(system: dict[str, object]) -> None:
+    many = message(**system)  # type: ignore[arg-type]  # the names of its fields
+    many.user_properties.update({str(number): "" for number in range(0 if system else 20_000)})
+    with pytest.raises(GatewayError) as refused:
+        refuse_many_fields(SendMessageRequest(messages=[many]).SerializeToString())
+    assert refused.value.refusal is RefusalReason.HEADERS_TOO_LARGE
+
+
+@given(st.binary(max_size=100))
+def test_bytes_that_are_no_request_are_left_to_protobuf(raw: bytes) -> None:
+    refuse_many_fields(raw)
+
+
+@pytest.mark.parametrize("raw", [b"\x80" * 5_000_000, b"\x0a", b"\x0a\xff\xff\xff\x0f\x1a\xff\xff\xff\x0f\x0a"])
+def test_lengths_that_are_none_are_left_to_protobuf(raw: bytes) -> None:
+    refuse_many_fields(raw)
