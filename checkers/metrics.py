@@ -1,12 +1,17 @@
 """The check service's metrics, for Prometheus. ``docs/metrics.md`` lists them; it is made from here."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from checkback.answering.http_connections import BoundedConnection, BoundedServer
+from checkback.answering.listening import OwnNames, listening_socket
 from checkers.facts import GroupStanding
 
 _LOGGER = logging.getLogger(__name__)
@@ -17,8 +22,14 @@ _STATES = ("well", "skipped", "tried")
 _RESULTS = ("commit", "rollback", "unknown", "unreachable")
 
 
-def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], None]:
+class _MetricsConnection(BoundedConnection):
+    most, of_address = 90, 45
+
+
+def serve(registry: CollectorRegistry, host: str, port: int, names: Iterable[str] = ()) -> Callable[[], None]:
     """Serve ``/metrics`` of a check service that runs alone; 0: do not. A port that cannot be had is only said.
+
+    ``names``: see :class:`~checkback.answering.listening.OwnNames`.
 
     Returns:
         What gives the port back.
@@ -26,7 +37,7 @@ def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], Non
     if not port:
         return lambda: None
     try:
-        server, thread = start_http_server(port, host, registry=registry)
+        listening = listening_socket(host, port)
     except OSError as error:
         _LOGGER.warning(
             "Port %d (checks.http_port) cannot be had: %s. The check service runs without metrics.",
@@ -35,10 +46,20 @@ def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], Non
         )
         return lambda: None
 
+    own, app = OwnNames(names), make_asgi_app(registry)
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await (own.refused(scope) or app)(scope, receive, send)
+
+    options = {"loop": "asyncio", "log_config": None, "log_level": "critical", "timeout_graceful_shutdown": 1}
+    server = BoundedServer(answer, _MetricsConnection, **options)
+    thread = threading.Thread(target=partial(server.run, [listening]), name="checks-metrics", daemon=True)
+    thread.start()
+
     def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.should_exit = True
+        thread.join(2)
+        listening.close()
 
     return stop
 

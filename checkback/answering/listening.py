@@ -4,6 +4,10 @@ import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Scope
+
 from checkback.answering.advertising import is_wildcard
 
 
@@ -40,6 +44,13 @@ class OwnNames:
         self._names = frozenset(
             name.strip("[]").rstrip(".").lower() for name in ("localhost", ours, ours.split(".")[0], *names)
         )
+
+    def refused(self, scope: Scope) -> Response | None:
+        """The answer to a request whose ``Host`` does not name this machine."""
+        hosts = Headers(scope=scope).getlist("host")
+        if len(hosts) == 1 and self.know(hosts[0], (scope.get("server") or ("",))[0]):
+            return None
+        return PlainTextResponse("Host has to be a name of this machine, or one of http.names.\n", 421)
 
     def know(self, host: str, local: str) -> bool:
         """Whether a ``Host`` header names this machine; ``local`` is the address that the connection came to."""

@@ -64,7 +64,7 @@ def run_checks(config: ConfigFile = None, bootstrap_server: BootstrapServer = No
     registry = CollectorRegistry()
     service = CheckService(settings, registry=registry)
     service.start()
-    stop_serving = serve(registry, settings.checks.http_host, settings.checks.http_port)
+    stop_serving = serve(registry, settings.checks.http_host, settings.checks.http_port, settings.http.names)
     _LOGGER.info("Answering checks for %s. Ctrl-C stops it.", settings.kafka.bootstrap_servers)
     try:
         while not stopping.wait(1):
