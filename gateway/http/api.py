@@ -90,6 +90,7 @@ class HttpApi:
         self._keys: Once[bytes] = Once()
         """What was posted under the Idempotency-Keys of the last minutes, as far as this process has seen them."""
         self._names = OwnNames()
+        self._document = bytes(JSONResponse(document(__version__)).body)
 
     def app(self) -> Starlette:
         """All of it."""
@@ -263,7 +264,7 @@ class HttpApi:
             raise HTTPException(421, "Without access.policy, Host has to be a name or an address of this machine.")
 
     async def _described(self, _: Request) -> Response:
-        return JSONResponse(document(__version__))
+        return Response(self._document, media_type="application/json")
 
 
 async def _misdirected(_: Request, error: Exception) -> Response:

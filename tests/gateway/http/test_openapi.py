@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
+from gateway.http import api
 from gateway.http.openapi import document
 from tests.gateway.http.served import GROUP, MESSAGE, Served, check, on_loop
 
@@ -38,6 +39,22 @@ def test_the_description_is_served_to_anybody() -> None:
         assert answer.json()["paths"] == described()["paths"]
 
     on_loop(act)
+
+
+def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, plain = list[str](), document
+
+    def counted(version: str) -> Any:
+        made.append(version)
+        return plain(version)
+
+    async def act(served: Served) -> None:
+        for _ in range(3):
+            assert (await served.client.get("/openapi.json")).status_code == 200
+
+    monkeypatch.setattr(api, "document", counted)
+    on_loop(act)
+    assert len(made) == 1
 
 
 def test_every_path_is_described_and_no_other() -> None:
