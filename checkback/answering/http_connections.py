@@ -26,6 +26,8 @@ _warned_at: dict[str, float] = {}
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _ACCEPTED_AT_ONCE = 10
 _HANDSHAKE_SECONDS = 10.0
+_HANDSHAKES = 200
+"""At work at once: uvloop takes 0.4 MiB for each TLS connection."""
 _PROBES = frozenset({"/healthz", "/live", "/ready", "/metrics"})
 _SPARE_FILES = 16
 _SPARE_SECONDS = 2.0
@@ -221,7 +223,9 @@ class BoundedServer(uvicorn.Server):
         """Called by uvicorn."""
         await super().startup([])
         self._spare = list[int]()
-        self._arriving = set[asyncio.Task[None]]()
+        self._arriving = dict[asyncio.Task[None], None]()
+        self._shaking = dict[asyncio.Task[None], None]()
+        self._turn = asyncio.Lock()
         self._paused = {*(sockets or [])}
         for listening in self._paused:
             listening.settimeout(0)
@@ -272,19 +276,49 @@ class BoundedServer(uvicorn.Server):
         )
         protocol.spare = spare
         arriving = asyncio.ensure_future(self._arrive(protocol, connection))
-        self._arriving.add(arriving)
-        arriving.add_done_callback(self._arriving.discard)
+        arriving.add_done_callback(self._arrived)
+        _enter(self._arriving, arriving, protocol.most)
+
+    def _arrived(self, arriving: asyncio.Task[None]) -> None:
+        self._arriving.pop(arriving, None)
+        self._shaking.pop(arriving, None)
 
     async def _arrive(self, protocol: BoundedConnection, connection: socket.socket) -> None:
         """Hand a connection to its protocol, after a TLS handshake if there is one."""
-        if len(self._arriving) > protocol.most:
+        loop, ssl = asyncio.get_running_loop(), self.config.ssl
+        try:
+            if ssl is not None:
+                await self._begun(connection)
+        except (OSError, asyncio.CancelledError):  # its client is gone, is silent, or makes room for another
             connection.close()
             return
-        loop, ssl = asyncio.get_running_loop(), self.config.ssl
-        with contextlib.suppress(OSError):  # its client is gone, or does not speak TLS
+        with contextlib.suppress(OSError, asyncio.CancelledError):  # likewise, or it does not speak TLS
             await loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=ssl, ssl_handshake_timeout=_HANDSHAKE_SECONDS if ssl else None
             )
+
+    async def _begun(self, connection: socket.socket) -> None:
+        """Wait until a handshake may begin: its client has sent something, and no other one begins in this turn."""
+        loop, sent = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(connection, sent.set)
+        try:
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+                await sent.wait()
+        finally:
+            loop.remove_reader(connection)
+        async with self._turn:
+            await asyncio.sleep(0)
+        if (arriving := asyncio.current_task()) is not None:
+            _enter(self._shaking, arriving, _HANDSHAKES)
+
+
+def _enter(waiting: dict[asyncio.Task[None], None], arriving: asyncio.Task[None], most: int) -> None:
+    """Note one more that waits; one too many ends the oldest."""
+    waiting[arriving] = None
+    if len(waiting) > most:
+        oldest = next(iter(waiting))
+        del waiting[oldest]
+        oldest.cancel()
 
 
 def _warn_seldom(line: str, *given: object) -> None:
