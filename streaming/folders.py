@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 from pyspark.sql import SparkSession
 
@@ -38,6 +39,8 @@ class Folder(Protocol):
 
     uri: str
     """Absolute, as both Hadoop and :func:`streaming.tables.staging.file_system_of` understand it."""
+    store: str
+    """What Arrow needs to reach its store, as the query of a URI; empty: nothing."""
 
     def children(self, name: str = "") -> list[str]:
         """Names in a folder, sorted; none when there is no such folder."""
@@ -121,6 +124,7 @@ class LocalFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.uri = f"file:{path}"
+        self.store = ""
 
     def children(self, name: str = "") -> list[str]:
         """See :class:`Folder`."""
@@ -194,6 +198,7 @@ class HadoopFolder:
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  (as above)
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self.uri = uri.rstrip("/")
+        self.store = _store_of(self._configuration) if in_store(uri) else ""
         self._files = self._at("").getFileSystem(self._configuration)
 
     def _at(self, name: str) -> Any:
@@ -265,6 +270,15 @@ class HadoopFolder:
             gone = _removed(name)
             self._rename(name, gone)
             self._files.delete(self._at(gone), True)  # noqa: FBT003  (Java: and all in it)
+
+
+def _store_of(configuration: Any) -> str:
+    """The store that Hadoop's configuration names, for Arrow; keys come from the environment of each process."""
+    scheme, _, host = (configuration.get("fs.s3a.endpoint") or "").rpartition("://")
+    scheme = scheme or ("https" if configuration.getBoolean("fs.s3a.connection.ssl.enabled", True) else "http")  # noqa: FBT003  (Java)
+    named = {"endpoint_override": host, "scheme": scheme} if host else {}
+    region = configuration.get("fs.s3a.endpoint.region")
+    return f"?{urlencode({**named, **({'region': region} if region else {})})}"
 
 
 def _removed(name: str) -> str:

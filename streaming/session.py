@@ -18,7 +18,7 @@ from checkback.exceptions import ConfigurationError
 from checkback.local import spark_jars, use_java
 from checkback.local.folders import DIRS, scratch_folders, take_scratch
 from checkback.local.jars import STORES
-from conf import Settings
+from conf import PostgresqlTable, Settings
 from conf.log_lines import is_for_people
 from streaming.batch.stores import scheme_of
 from streaming.checkpoint.place import on_this_machine
@@ -183,9 +183,10 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def kinds_of(settings: Settings) -> set[str]:
-    """Of tables, and the scheme of the checkpoint's store: what needs jars of its own."""
-    store = {scheme_of(settings.job.checkpoint)} & STORES.keys()
-    return {*(table.kind for table in settings.sinks.tables.values()), *store}
+    """Of tables, and the schemes of stores with a table or the checkpoint: what needs jars of its own."""
+    tables = settings.sinks.tables.values()
+    paths = [settings.job.checkpoint, *(table.path for table in tables if not isinstance(table, PostgresqlTable))]
+    return {*(table.kind for table in tables), *({scheme_of(path) for path in paths} & STORES.keys())}
 
 
 def spark_options(

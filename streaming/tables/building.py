@@ -8,7 +8,7 @@ from streaming.folders import folder_at
 from streaming.tables.delta_table import DeltaTableDestination
 from streaming.tables.parquet_files import ParquetFilesDestination
 from streaming.tables.postgresql_table import PostgresqlDestination
-from streaming.tables.publishing import Destination, Publisher, RoutingInForce
+from streaming.tables.publishing import Destination, Publisher, RoutingInForce, try_staging
 
 
 def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInForce) -> dict[str, Destination]:
@@ -21,8 +21,9 @@ def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInFor
     if not (rules.any_routes() or settings.sinks.rules):
         return {}
     destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
-    for destination in destinations.values():
+    for name, destination in destinations.items():
         destination.prepare()
+        try_staging(name, destination.root)
     return destinations
 
 

@@ -17,7 +17,7 @@ from conf import PostgresqlTable
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
-from streaming.tables.staging import TABLE_SCHEMA, file_system_of
+from streaming.tables.staging import file_system_of, trial_rows
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BEFORE_ANY = -1
@@ -93,7 +93,7 @@ class PostgresqlDestination:
                 self._refuse_another_encoding(connection)
                 self._create_missing(connection)
                 self._refuse_another_key(connection)
-                self._write(connection, Batch("", 0, "", every_partition_writes=False), [_trial_rows()])
+                self._write(connection, Batch("", 0, "", every_partition_writes=False), [trial_rows()])
                 connection.rollback()
         except Py4JJavaError as error:
             problem = _problem(error)
@@ -115,7 +115,7 @@ class PostgresqlDestination:
         uris = [f"{self.root.uri}/{folder}/{file}" for file in files]
         try:
             with self._connection() as connection:
-                if self._write(connection, batch, _chunks(uris)):
+                if self._write(connection, batch, _chunks(uris, self.root.store)):
                     connection.commit()
         except (Py4JJavaError, OSError, pa.ArrowException) as error:
             problem = _problem(error) if isinstance(error, Py4JJavaError) else str(error)
@@ -259,10 +259,10 @@ def _problem(error: Py4JJavaError) -> str:
     return " ".join(str(error.java_exception.getMessage()).split()).rstrip(".")
 
 
-def _chunks(uris: list[str]) -> Iterator[pa.RecordBatch]:
+def _chunks(uris: list[str], store: str) -> Iterator[pa.RecordBatch]:
     """Rows of staged files, in pieces of some megabytes."""
     for uri in uris:
-        files, path = file_system_of(uri)
+        files, path = file_system_of(uri, store)
         with files.open_input_file(path) as source:
             file = pq.ParquetFile(source)
             for group in range(file.num_row_groups):  # else Arrow keeps all groups until the end of the file
@@ -270,13 +270,6 @@ def _chunks(uris: list[str]) -> Iterator[pa.RecordBatch]:
                     step = max(1, rows.num_rows * _CHUNK_BYTES // max(1, rows.nbytes))
                     for start in range(0, rows.num_rows, step):
                         yield rows.slice(start, step)
-
-
-def _trial_rows() -> pa.RecordBatch:
-    """A row with all columns and a row with nulls, each text as long as ``docs/protocol.md`` allows."""
-    row = {"id": "i" * 64, "topic": "t" * 249, "producer_group": "g" * 255, "half": "0:0", "headers": [], "batch": 0}
-    full = {"partition": 0, "key": b"", "value": b"", "headers": [{"key": "k", "value": b""}], "half": "0:1"}
-    return pa.RecordBatch.from_pylist([row, row | full], TABLE_SCHEMA)
 
 
 class UniqueIndex(NamedTuple):

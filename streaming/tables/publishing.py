@@ -14,7 +14,7 @@ from streaming.batch.failpoints import Failpoint, FailpointHook
 from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
 from streaming.tables.routes import Routes
-from streaming.tables.staging import StagedFile, StagingPlan, file_system_of
+from streaming.tables.staging import StagedFile, StagingPlan, file_system_of, staged_trial
 
 _STAGING = "_checkback_staging"  # readers of tables pass over names that begin so
 _LOGGER = logging.getLogger(__name__)
@@ -71,9 +71,10 @@ class Publisher:
         if not routes.tables():
             return None
         folder = f"{_STAGING}/{batch.query_id}/{uuid.uuid4().hex}"
-        roots = {name: self._destinations[name].root.uri for name in routes.tables()}
+        roots = {name: self._destinations[name].root for name in routes.tables()}
         # one root may serve several destinations
-        return StagingPlan(batch.number, routes, {name: f"{uri}/{folder}/{name}" for name, uri in roots.items()})
+        folders = {name: f"{root.uri}/{folder}/{name}" for name, root in roots.items()}
+        return StagingPlan(batch.number, routes, folders, {name: root.store for name, root in roots.items()})
 
     def publish(self, batch: Batch, plan: StagingPlan, staged: Iterable[StagedFile]) -> Counter[str]:
         """Publish a batch that every task has reported, in the order in which the rules name the destinations.
@@ -92,7 +93,7 @@ class Publisher:
         rows: Counter[str] = Counter()
         self._failpoint(Failpoint.BEFORE_PUBLISH, batch.number)
         for file in files:  # 1
-            _refuse_incomplete(file, batch.number)
+            _refuse_incomplete(file, batch.number, plan.stores[file.destination])
         for number, (name, folder) in enumerate(plan.folders.items()):  # 2
             mine = [file for file in files if file.destination == name]
             if number:
@@ -127,13 +128,25 @@ class Publisher:
             _LOGGER.warning("Staged files in %s/%s could not be removed: %s", root.uri, name, error)
 
 
-def _refuse_incomplete(staged: StagedFile, batch: int) -> None:
+def try_staging(name: str, root: Folder) -> None:
+    """Stage rows as a task does, read them back as the driver does, and remove them.
+
+    Raises:
+        DestinationError: one of the two does not reach the folder.
+    """
+    folder = f"{_STAGING}/trial-{uuid.uuid4().hex}"
+    trial = staged_trial(name, f"{root.uri}/{folder}/rows.parquet", root.store)
+    _refuse_incomplete(trial, 0, root.store)
+    root.remove(folder)
+
+
+def _refuse_incomplete(staged: StagedFile, batch: int, store: str) -> None:
     """A Parquet file ends with what it holds, so one that was cut short cannot be opened.
 
     Raises:
         DestinationError: the file is not what its task has written.
     """
-    files, path = file_system_of(staged.file)
+    files, path = file_system_of(staged.file, store)
     try:
         with files.open_input_file(path) as source:
             rows = pq.ParquetFile(source).metadata.num_rows

@@ -8,7 +8,7 @@ import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -56,6 +56,8 @@ class StagingPlan:
     routes: Routes
     folders: Mapping[str, str]
     """Destination to the URI of a folder that is this attempt's alone."""
+    stores: Mapping[str, str] = field(default_factory=dict)
+    """Destination to what Arrow needs to reach its store: see :class:`~streaming.folders.Folder`."""
 
 
 class StagedFile(NamedTuple):
@@ -66,14 +68,32 @@ class StagedFile(NamedTuple):
     rows: int
 
 
-def file_system_of(uri: str) -> tuple[pa.fs.FileSystem, str]:
+def trial_rows() -> pa.RecordBatch:
+    """A row with all columns and a row with nulls, each text as long as ``docs/protocol.md`` allows."""
+    row = {"id": "i" * 64, "topic": "t" * 249, "producer_group": "g" * 255, "half": "0:0", "headers": [], "batch": 0}
+    full = {"partition": 0, "key": b"", "value": b"", "headers": [{"key": "k", "value": b""}], "half": "0:1"}
+    return pa.RecordBatch.from_pylist([row, row | full], TABLE_SCHEMA)
+
+
+def staged_trial(destination: str, file: str, store: str) -> StagedFile:
+    """A file of :func:`trial_rows`, written as a task writes it.
+
+    Raises:
+        DestinationError: the folder cannot be reached or written to.
+    """
+    rows = _StagedRows(destination, file, store)
+    rows.add(trial_rows())
+    return rows.finish()
+
+
+def file_system_of(uri: str, store: str = "") -> tuple[pa.fs.FileSystem, str]:
     """Arrow's file system for what Hadoop would reach under the URI, and the path in it."""
     scheme, colon, rest = uri.partition(":")
     if not colon or scheme == "file":
         return pa.fs.LocalFileSystem(), (f"/{rest.lstrip('/')}" if colon else uri)
     host, slash, path = rest.removeprefix("//").partition("/")
     named = "s3" if scheme in {"s3a", "s3n"} else scheme
-    return pa.fs.FileSystem.from_uri(f"{named}://{host}{slash}{quote(path, '/?=&')}")  # Hadoop escapes nothing
+    return pa.fs.FileSystem.from_uri(f"{named}://{host}{slash}{quote(path, '/?=&')}{store}")  # Hadoop escapes nothing
 
 
 class Staging:
@@ -173,7 +193,7 @@ class Staging:
             folder = self._plan.folders[destination]
             # a name of its own: another attempt of this task may still be writing
             file = f"{folder}/{self._partition:05d}-{uuid.uuid4().hex}.parquet"
-            self._open[destination] = _StagedRows(destination, file)
+            self._open[destination] = _StagedRows(destination, file, self._plan.stores.get(destination, ""))
         return self._open[destination]
 
 
@@ -198,13 +218,13 @@ def _of_topics(piece: pa.RecordBatch, delivered: pa.Array, topics: list[str]) ->
 class _StagedRows:
     """One file being written, in row groups."""
 
-    def __init__(self, destination: str, file: str) -> None:
+    def __init__(self, destination: str, file: str, store: str) -> None:
         self._destination = destination
         self._file = file
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = self._waiting_rows = self._rows = 0
         with self._explained():
-            self._files, self._path = file_system_of(file)
+            self._files, self._path = file_system_of(file, store)
             self._files.create_dir(self._path.rpartition("/")[0], recursive=True)
             self._writer: Any = pq.ParquetWriter(self._path, TABLE_SCHEMA, filesystem=self._files)
 

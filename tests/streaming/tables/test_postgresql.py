@@ -124,7 +124,7 @@ def test_a_large_staged_file_is_read_in_pieces(tmp_path: Path) -> None:
         for _ in range(16):
             file.write_table(pa.table({"value": [value[number:] for number in range(16)]}))
     before = pa.total_allocated_bytes()
-    most = max(pa.total_allocated_bytes() - before for _ in _chunks([f"file:{tmp_path}/staged"]))
+    most = max(pa.total_allocated_bytes() - before for _ in _chunks([f"file:{tmp_path}/staged"], ""))
     assert most < 128 << 20, "of 256 MiB"
 
 
