@@ -48,7 +48,9 @@ from streaming.ownership.generations import Generations
 
 T = TypeVar("T")
 _PASSES = 8
-"""Passes over one batch at most. Two do when all that refused something can be asked about."""
+"""Passes over one batch at most that find out nothing. Two do when all that refused something can be asked about."""
+_MOST_PASSES = 50
+"""Passes over one batch at most. Each shows about five more topics that refuse whatever they get."""
 _SECONDS = 60.0
 
 
@@ -119,14 +121,17 @@ class _Task:
         self._ask = refusals.again
         timed_out = False
         limits = refusals.known()
-        for last in [False] * (_PASSES - 1) + [True]:
+        fruitless = 0
+        for number in range(1, _MOST_PASSES + 1):
+            last = fruitless == _PASSES - 1 or number == _MOST_PASSES
             try:
                 return self._pass(limits)
             except TopicsRefusedError as refused:  # 7
                 if last:
                     raise KafkaException(refused.cause) from refused
                 _directory(self._settings).doubt(refused.topics)  # made again with fewer partitions, perhaps
-                limits = refusals.found(refused, limits)
+                before, limits = limits, refusals.found(refused, limits)
+                fruitless += before == limits
             except TransactionTimeoutError:
                 if timed_out or last:
                     raise

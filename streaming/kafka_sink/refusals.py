@@ -70,8 +70,11 @@ class Refusals:
         return KnownLimits(self._known.believed(self._ask))
 
     def again(self, topic: str, rules: KnownLimits) -> KnownLimits:
-        """The rules with what the brokers say now of one topic, if they were believed of it."""
-        asked = self._ask([topic]) if topic in rules.topics else {}
+        """The rules with what the brokers say now of one topic, if they were believed of it.
+
+        What its answer to a record has shown stays believed: brokers do not say when that ends.
+        """
+        asked = self._ask([topic]) if topic in rules.topics and not rules.topics[topic].tried else {}
         self._known.learn(asked)
         return rules.joined(KnownLimits(asked))
 
@@ -79,7 +82,7 @@ class Refusals:
         """The rules to continue with, after a pass by ``rules`` has failed.
 
         Raises:
-            KafkaException: nothing more was found out; the error of the transaction.
+            KafkaException: nothing more was found out, and no topic is known to have refused; the transaction's error.
         """
         self._standings = refused.known
         sent = self._sent(rules)
@@ -100,6 +103,10 @@ class Refusals:
         together = rules.joined(more)
         gone = any(error.code() in NOT_NOW for error in (refused.cause, *refused.topics.values()))
         if together == rules and not gone:  # of those the next pass knows
+            # a topic took singly what it had refused in a batch: its records wait, so that all others do not
+            more = more.joined(KnownLimits({topic: _whole(error) for topic, error in refused.topics.items()}))
+            together = rules.joined(more)
+        if together == rules and not gone:
             raise KafkaException(refused.cause) from refused
         self._known.learn(more.topics)
         return together
@@ -127,7 +134,7 @@ class Refusals:
     def _try(self, topic: str, error: KafkaError, sent: _Sent, rules: KnownLimits) -> KnownLimits:
         """What can be found out about one topic without asking."""
         if error.code() in REFUSES_ALL:
-            return KnownLimits({topic: TopicLimits(refused=f"Kafka says: {error.str()}")})
+            return KnownLimits({topic: _whole(error)})
         if error.code() in NOT_NOW:
             return KnownLimits()  # the next pass asks
         if error.code() in TOO_LARGE and not self._compressed:
@@ -191,4 +198,8 @@ class Refusals:
 
 def _refused_as_a_whole(error: KafkaError) -> TopicLimits | None:
     """What a topic is known to do that would say so of any record of this sink; None when it is this record's fault."""
-    return TopicLimits(refused=f"Kafka says: {error.str()}") if error.code() in REFUSES_ALL else None
+    return _whole(error) if error.code() in REFUSES_ALL else None
+
+
+def _whole(error: KafkaError) -> TopicLimits:
+    return TopicLimits(refused=f"Kafka says: {error.str()}", tried=True)

@@ -44,6 +44,8 @@ class TopicLimits:
     too_large_from: int = UNLIMITED
     """A batch of so many bytes or more is not."""
     needs_key: bool = False
+    tried: bool = False
+    """``refused`` is what Kafka answered to a record; False: what it says of the topic."""
 
     def refusal(self, record: Record) -> Refusal | None:
         """Why the topic does not take this record, alone in a batch; None when nothing says that it does not."""

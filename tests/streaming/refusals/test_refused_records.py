@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message
 from state import BUNDLE, OutcomeKind
+from streaming.batch.headers import packed_headers
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink import transaction
 from streaming.kafka_sink.partition_writer import _known_topics
@@ -228,6 +229,21 @@ def test_what_is_dated_wrongly_is_held_and_tried_again(sink: Sink, keys: tuple[b
     assert sink.held().keys() == {"tx-0", "tx-1"}
     assert "Invalid timestamp" in sink.held()["tx-0"]
     assert sink.values(sink.place.real_topic) == []
+
+
+def test_topics_that_refuse_every_date_do_not_stop_the_job_when_they_are_tried_again(sink: Sink) -> None:
+    """As a consumer may configure the topic of its retries."""
+    topics = [
+        sink.topic(f"r{n}", 1, message_timestamp_before_max_ms="1", message_timestamp_after_max_ms="1")
+        for n in range(3)
+    ]
+    dated_ms = time.time_ns() // 1_000_000 - 60_000
+    for number in range(2):
+        again = packed_headers([("cb-held", b"1 1000 0:3"), ("cb-deliver-at", b"2000")]) if number else None
+        messages = [outcome(topic, transaction_id=f"{number} {topic}", headers=again) for topic in topics]
+        sink.write(rows(*messages, outcome(sink.place.real_topic)), number, dated_ms)
+    assert sink.held().keys() == {f"{number} {topic}" for number in range(2) for topic in topics}
+    assert sink.values(sink.place.real_topic) == [b"v", b"v"]
 
 
 def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink) -> None:
