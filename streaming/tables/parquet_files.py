@@ -6,7 +6,7 @@ from streaming.batch.java_errors import could_not_take, first_line
 from streaming.folders import Folder, open_folder
 
 BATCH_FOLDER = "checkback_batch"
-"""A folder's name is ``checkback_batch=<query id>-<batch>``: readers know that form, and look into it."""
+"""A folder's name is ``checkback_batch=<query id>-<destination>-<batch>``: readers know that form, and look into it."""
 
 
 class ParquetFilesDestination:
@@ -44,7 +44,7 @@ class ParquetFilesDestination:
             DestinationError: that was not possible; no file of the batch is visible.
         """
         whole = f"{folder}.whole"
-        target = f"{BATCH_FOLDER}={batch.query_id}-{batch.number:010d}"
+        target = f"{BATCH_FOLDER}={batch.query_id}-{self._name}-{batch.number:010d}"
         try:
             if target in self.root.children():
                 return

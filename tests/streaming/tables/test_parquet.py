@@ -1,0 +1,22 @@
+"""What is Parquet's own: the folder of a batch names its destination."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming.batch.batch import Batch
+from streaming.folders import LocalFolder
+from streaming.tables.parquet_files import ParquetFilesDestination
+from tests.tables import parquet_table
+
+
+def test_two_destinations_in_one_folder_keep_both_batches(tmp_path: Path) -> None:
+    """Under names that the settings cannot compare, such as two mounts of one file system."""
+    for name in ("first", "second"):
+        (tmp_path / "_staged" / name).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [name]}), tmp_path / "_staged" / name / "rows.parquet")
+        batch = Batch("query", 0, "", every_partition_writes=False)
+        for _ in range(2):
+            ParquetFilesDestination(name, LocalFolder(tmp_path)).publish(batch, f"_staged/{name}", ["rows.parquet"])
+    assert sorted(row["id"] for row in parquet_table(tmp_path).read()) == ["first", "second"]
