@@ -151,7 +151,9 @@ class GatewayProcess:
         checking = Checking(asking, bodies.whole, find, metrics.asked)
         keys = {group: [key.get_secret_value().encode()] for group, key in self._settings.checks.keys.items()}
         checks = checks_app(checking.answer, lambda group: keys.get(group, []))
-        app = Starlette(routes=[*inner_routes(registry, lambda: self.ready), Mount("/", checks)])
+        app = Starlette(
+            routes=[*inner_routes(registry, lambda: self.ready, self._settings.http.names), Mount("/", checks)]
+        )
         port = settings.check_port + self._number if settings.check_port else 0
         server = HttpServer(app, settings.check_host, port)
         self.check_port = server.port

@@ -137,7 +137,8 @@ def test_our_endpoint_answers_as_it_must(case: dict[str, Any]) -> None:
 
     async def asked() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-            return await client.post("/", content=case["body"].encode(), headers=case["headers"])
+            headers = {"content-type": "application/json", **case["headers"]}
+            return await client.post("/", content=case["body"].encode(), headers=headers)
 
     answer = asyncio.run(asked())
     must = case["must"]

@@ -26,6 +26,8 @@ from checkback.wire.signature import (
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 _MAX_HEADERS = 64
+OF_BROWSERS = frozenset({"origin", "sec-fetch-site"})
+"""Headers."""
 _MAX_VALUES = 500_000
 _BODY_SECONDS = 30.0
 _PROMPT_BYTES = 16 * 1024
@@ -76,6 +78,7 @@ async def check_response(
 ) -> Response:
     """The response to a request about transactions of a group; with ``secrets`` it is to be signed with one of them."""
     try:
+        _refuse_browsers(request)
         if secrets:
             shown_signature(request.headers)
         with IN_FLIGHT.of(request.client.host if request.client else "") as take:
@@ -98,6 +101,14 @@ async def check_response(
         signed = answer_signature(key, request.headers[SIGNATURE_HEADER], bytes(answered.body))
         answered.headers[SIGNATURE_HEADER] = signed
     return answered
+
+
+def _refuse_browsers(request: Request) -> None:
+    """No page of a browser asks: it could get here without a key, through a browser on this network."""
+    if not OF_BROWSERS.isdisjoint(request.headers):
+        raise _CheckRefusedError("A page in a browser asks.", 403)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise _CheckRefusedError("A check has content-type: application/json.", 415)
 
 
 async def _body(request: Request, limit: int, take: Callable[[int], None]) -> bytes:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from access.credentials import Caller
+from checkback.answering.check_requests import OF_BROWSERS
 from checkback.answering.listening import OwnNames
 from checkback.exceptions import ProtocolError
 from checkback.listener import LocalTransactionState
@@ -48,7 +49,6 @@ _STATES = {state.value: state for state in LocalTransactionState}
 _OTHER_PLACES = frozenset({".", ".."})
 """What a URL with it leads to; check services would ask there."""
 _GROUP = "/v1/groups/{group:path}"
-_OF_BROWSERS = frozenset({"origin", "sec-fetch-site"})
 
 _KEY_HEADER = "idempotency-key"
 _MOST_KEY_CHARACTERS = 255
@@ -255,7 +255,7 @@ class HttpApi:
 
     def _refuse_web_pages(self, request: Request) -> None:
         """Without a policy any program on this machine may call, but no page in a browser on it."""
-        if not _OF_BROWSERS.isdisjoint(request.headers):
+        if not OF_BROWSERS.isdisjoint(request.headers):
             raise GatewayError(
                 RefusalReason.RIGHTS, "A page in a browser asks, and there is no access.policy that says who may."
             )

@@ -1,7 +1,7 @@
 """What a gateway says of itself, and its inner port: metrics, and checks, for which the job's machine reaches it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from checkback.answering.check_requests import NobodyThereError, Trust, check_response
+from checkback.answering.listening import OwnNames
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
 from gateway.asking import ClientAnswer
 
@@ -30,11 +31,12 @@ def standing_routes(ready: Callable[[], bool]) -> list[Route]:
     return [Route("/live", live), Route("/ready", is_ready)]
 
 
-def inner_routes(registry: CollectorRegistry, ready: Callable[[], bool]) -> list[Route]:
-    """These, and ``/metrics``."""
+def inner_routes(registry: CollectorRegistry, ready: Callable[[], bool], names: Iterable[str] = ()) -> list[Route]:
+    """These, and ``/metrics``. ``names``: see :class:`~checkback.answering.listening.OwnNames`."""
+    own = OwnNames(names)
 
-    async def metrics(_: Request) -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    async def metrics(request: Request) -> Response:
+        return own.refused(request.scope) or Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return [*standing_routes(ready), Route("/metrics", metrics)]
 

@@ -41,7 +41,8 @@ def request(
     async def sent() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
-            return await client.request(method, path, content=content, headers=headers)
+            sent = {"content-type": "application/json", **(headers or {})}
+            return await client.request(method, path, content=content, headers=sent)
 
     return asyncio.run(sent())
 

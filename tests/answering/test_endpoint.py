@@ -239,10 +239,12 @@ def read_of(app: Any, *parts: dict[str, Any], headers: tuple[tuple[bytes, bytes]
         if "status" in message:
             statuses.append(message["status"])
 
-    asyncio.run(app({"type": "http", "method": "POST", "path": "/", "headers": list(headers)}, receive, send))
+    sent = [(b"content-type", b"application/json"), *headers]
+    asyncio.run(app({"type": "http", "method": "POST", "path": "/", "headers": sent}, receive, send))
     return statuses[0], len(parts) - len(left)
 
 
+JSON = {"content-type": "application/json"}
 PART = {"type": "http.request", "body": b"{", "more_body": True}
 
 
@@ -302,6 +304,24 @@ def test_a_large_body_is_converted_on_a_thread(monkeypatch: pytest.MonkeyPatch) 
     assert threads == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://elsewhere.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"content-type": ""}, 415),
+        ({"content-type": "Application/JSON; charset=utf-8"}, 200),
+    ],
+)
+def test_no_page_of_a_browser_is_answered(headers: dict[str, str], status: int) -> None:
+    listener = Answerer()
+    assert request(check_app(listener, "orders"), REQUEST.to_json(), headers=headers).status_code == status
+    assert bool(listener.asked) == (status == 200)
+
+
 def test_it_takes_posts_only() -> None:
     assert request(check_app(Answerer(), "orders"), REQUEST.to_json(), "GET").status_code == 405
 
@@ -346,7 +366,7 @@ def test_a_storm_of_checks_leaves_the_applications_threads_alone(batch: int) -> 
     async def stormed() -> list[int]:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://app", timeout=30) as client:
-            storm = [asyncio.create_task(client.post("/", content=body)) for _ in range(60)]
+            storm = [asyncio.create_task(client.post("/", content=body, headers=JSON)) for _ in range(60)]
             assert await asyncio.to_thread(full.wait, 20)
             # the application's own requests, which have 40 threads
             assert await asyncio.wait_for(to_thread.run_sync(lambda: "well"), 10) == "well"
