@@ -1,14 +1,18 @@
 """From settings to destinations."""
 
+import logging
+
 from pyspark.sql import SparkSession
 
-from conf import ParquetFiles, PostgresqlTable, Settings
+from conf import KAFKA, ParquetFiles, PostgresqlTable, Settings
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.folders import folder_at
 from streaming.tables.delta_table import DeltaTableDestination
 from streaming.tables.parquet_files import ParquetFilesDestination
 from streaming.tables.postgresql_table import PostgresqlDestination
 from streaming.tables.publishing import Destination, Publisher, RoutingInForce, try_staging
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInForce) -> dict[str, Destination]:
@@ -21,6 +25,8 @@ def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInFor
     if not (rules.any_routes() or settings.sinks.rules):
         return {}
     destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
+    if only := [rule.topic for rule in settings.sinks.rules if KAFKA not in rule.to]:
+        _LOGGER.info("For tables only: %s. Producers with delivery='direct' write there all the same.", ", ".join(only))
     for name, destination in destinations.items():
         destination.prepare()
         try_staging(name, destination.root)
