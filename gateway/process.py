@@ -108,7 +108,9 @@ class GatewayProcess:
         transactions.most_delay_ms = self._settings.transactions.delay_max
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry, asking.clients, lambda: len(asking.groups()))
-        streams, polls = ClientStreams(asking, accounts.may_act), Polls(asking, accounts.may_act)
+        streams = ClientStreams(asking, accounts.may_act)
+        most_http = (_TlsConnection if settings.tls_certificate else _GatewayConnection).most
+        polls = Polls(asking, accounts.may_act, most=most_http)
         url = self._open_checks(asking, metrics, registry)
         most, producers = int(settings.max_body), self._producers(writer, accounts)
         parts = Parts(transactions, accounts, places, streams, ticket, settings.groups, most)

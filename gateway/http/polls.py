@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
+from checkback.wire.limits import HeldBytes
 from gateway.asking import Asking, May, Question
 from gateway.refusals import GatewayError, RefusalReason
 
@@ -14,6 +16,7 @@ MOST_WAIT_SECONDS = 60
 MOST_CHECKS = 100
 KEPT_SECONDS = 10.0
 """So long after its last poll a group can still be asked for: loops of a script pause between two polls."""
+_MOST_POLLS = 3_000
 _MOST_CHANNELS = 10_000
 _MOST_OF_ACCOUNT = 1_000
 """Of these: who polls for groups without end takes nobody else's."""
@@ -68,14 +71,21 @@ class PollChannel:
 
 
 class Polls:
-    """Of one process. ``may`` decides who is asked; ``clock`` gives seconds."""
+    """Of one process. ``may`` decides who is asked; ``clock`` gives seconds.
 
-    def __init__(self, asking: Asking, may: May, clock: Callable[[], float] = monotonic) -> None:
+    ``most`` wait at once, each on a connection. An account has as many as it leaves free for others.
+    """
+
+    def __init__(
+        self, asking: Asking, may: May, clock: Callable[[], float] = monotonic, most: int = _MOST_POLLS
+    ) -> None:
         self._asking = asking
         self._may = may
         self._clock = clock
         self._channels: dict[tuple[str, str], PollChannel] = {}
         self._ending = False
+        busy = partial(GatewayError, RefusalReason.BUSY, "Too many polls of this account wait already.")
+        self._waiting = HeldBytes(most, busy)
 
     async def poll(self, caller: Caller, group: str, most: int, seconds: float) -> list[CheckRequest]:
         """Questions about a group's transactions; waits for the first one.
@@ -83,17 +93,19 @@ class Polls:
         From now on, and for a while after it, the group can be asked for.
 
         Raises:
-            GatewayError: too many groups are polled for here.
+            GatewayError: too many groups are polled for here, or too many polls of the account wait.
         """
         if self._ending:
             return []
-        channel = self._channel(caller, group)
-        channel.polls += 1
-        try:
-            return await channel.take(most, seconds)
-        finally:
-            channel.polls -= 1
-            channel.polled_at = self._clock()
+        with self._waiting.of(caller.account) as take:
+            take(1)
+            channel = self._channel(caller, group)
+            channel.polls += 1
+            try:
+                return await channel.take(most, seconds)
+            finally:
+                channel.polls -= 1
+                channel.polled_at = self._clock()
 
     def judge_again(self) -> None:
         """Have those leave that poll no more, or may not: to be called now and then."""

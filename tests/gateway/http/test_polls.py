@@ -217,6 +217,25 @@ def test_groups_that_are_polled_for_are_bounded(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(run())
 
 
+def test_an_account_has_no_more_polls_than_it_leaves_free() -> None:
+    """3,000 polls of one account took all connections: nobody else was answered."""
+
+    async def run() -> None:
+        desk = Desk()
+        desk.polls = Polls(desk.asking, lambda *_: True, lambda: 0.0, most=10)
+        hers = [desk.poll() for _ in range(7)]
+        await turn()
+        refused = [poll.exception() for poll in hers if poll.done()]
+        assert [error.refusal for error in refused if isinstance(error, GatewayError)] == [RefusalReason.BUSY] * 2
+        his = desk.poll(BOB)
+        await turn()
+        assert not his.done(), "it waits"
+        desk.polls.end_all()
+        await asyncio.gather(*hers, his, return_exceptions=True)
+
+    asyncio.run(run())
+
+
 def test_a_check_over_http_is_answered_by_a_commit() -> None:
     async def act(served: Served) -> None:
         polling = asyncio.ensure_future(served.client.get(f"{GROUP}/checks?wait=60&max=1"))
