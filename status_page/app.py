@@ -1,6 +1,7 @@
 """The application behind the job's port: ``/metrics``, the pages, the API."""
 
 from functools import cached_property, partial
+from sqlite3 import OperationalError
 
 from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry
@@ -59,6 +60,11 @@ def site_app(site: Site) -> Starlette:
     def refused(request: Request, error: Exception) -> Response:
         return (api if request.url.path.startswith("/api/") else acting).refused(request, error)
 
+    def given_up(request: Request, error: Exception) -> Response:
+        if "interrupted" not in str(error):
+            raise error
+        return refused(request, FormError(503, "This question takes too long: ask for less.", 1))
+
     routes = [
         Route("/metrics", programs.scraped),
         Route("/healthz", programs.healthy),
@@ -80,7 +86,9 @@ def site_app(site: Site) -> Starlette:
     ]
     names = (site.settings.http.host, *site.settings.http.names)
     middleware = [Middleware(Guard, names=names)]
-    return Starlette(routes=routes, middleware=middleware, exception_handlers={FormError: refused})
+    return Starlette(
+        routes=routes, middleware=middleware, exception_handlers={FormError: refused, OperationalError: given_up}
+    )
 
 
 class _Programs:

@@ -53,11 +53,11 @@ def _paths() -> _Schema:
     in_doubt, parked = "Those in doubt, the oldest first.", "Those that wait for an operator, the longest first."
     read = {
         "status": _operation("status", "How the job stands.", "Status"),
-        "transactions": _operation("transactions", in_doubt, "InDoubtList", 422, parameters=_filters()),
+        "transactions": _operation("transactions", in_doubt, "InDoubtList", 422, 503, parameters=_filters()),
         "transactions/{half}": _operation(
             "transaction", "One, wherever it is listed.", "Transaction", 404, 422, parameters=[half]
         ),
-        "parked": _operation("parked", parked, "ParkedList", 422, parameters=_filters()),
+        "parked": _operation("parked", parked, "ParkedList", 422, 503, parameters=_filters()),
         "groups": _operation("groups", "Producer groups; at most 1,000.", "Groups"),
         "decisions/{receipt}": _operation(
             "decided", "What was written, and what of it waits.", "Receipt", 404, 503, parameters=[receipt]
@@ -89,7 +89,8 @@ _ERRORS = {
     415: "The body is not said to be JSON.",
     422: "Something of it is wrong; nothing was done.",
     429: "Too many wrong tokens came from that address: Retry-After says when to try again.",
-    503: "Kafka does not answer, or another receipt is being read: try again.",
+    503: "Kafka does not answer, another receipt is being read, or the question takes too long: try again, or "
+    "ask for less.",
     502: "Kafka did not take all ops; doing it again does no harm.",
 }
 

@@ -41,16 +41,18 @@ class Acting:
         """Ask for the token, and begin a session for who has it."""
         if request.method == "GET":
             onward = _local(request.query_params.get("next", ""))
-            return self._asking(request, onward, "", 200)
+            return await run_in_threadpool(self._asking, request, onward, "", 200)
         form = await form_of(request)
         onward = _local(form.get("next", ""))
         known = request.cookies.get(self._before, "")
         if not known or not same(form.get("form_token", ""), known):
-            return self._asking(request, onward, "That form was too old. Try again; this page needs cookies.", 403)
+            return await run_in_threadpool(
+                self._asking, request, onward, "That form was too old. Try again; this page needs cookies.", 403
+            )
         try:
             admit(self._site.signing_in, form.get("token", ""), request)
         except FormError as error:
-            answer = self._asking(request, onward, error.sentence, error.status)
+            answer = await run_in_threadpool(self._asking, request, onward, error.sentence, error.status)
             answer.headers.update(error.headers)
             return answer
         answer = redirect(request, onward)

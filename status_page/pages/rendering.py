@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import threading
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -20,6 +21,8 @@ from status_page.transactions import lists
 from status_page.transactions.deciding import actions_for, chosen_of
 
 REFRESH_SECONDS = 10
+_MAKING = 4
+"""Pages at once: many threads would keep the interpreter from the server's loop."""
 _LINKS = re.compile(r'(?<= )(href|action)="/')
 """Of our own pages, as templates write them; what others have written has no such quotation marks."""
 
@@ -29,6 +32,7 @@ class Pages:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._making = threading.Semaphore(_MAKING)
         # autoescaped; finalize is for text that others have written, which may hold control characters
         self._templates = Environment(
             loader=PackageLoader("status_page"),
@@ -71,22 +75,23 @@ class Pages:
         """A page. ``shown``: what its template shows beside what all do; ``facts``: of the job, where they were asked
         for already; ``refresh``: seconds after which it is loaded again, unless its reader has paused that.
         """
-        paused = "refresh" in request.query_params
-        text = self._templates.get_template(template).render(
-            title=title,
-            path=request.url.path,
-            query=[(name, value) for name, value in request.query_params.multi_items() if name != "refresh"],
-            refresh=0 if paused else refresh,
-            refreshes=bool(refresh),
-            paused=paused,
-            facts=facts or self._site.facts(),
-            now=self._site.now_ms(),
-            standing=self._site.standing,
-            session=self._site.session(request),
-            can_act=self._site.signing_in.possible,
-            style=f"/style.css?v={style()[1]}",
-            **shown,
-        )
+        paused, facts = "refresh" in request.query_params, facts or self._site.facts()
+        with self._making:
+            text = self._templates.get_template(template).render(
+                title=title,
+                path=request.url.path,
+                query=[(name, value) for name, value in request.query_params.multi_items() if name != "refresh"],
+                refresh=0 if paused else refresh,
+                refreshes=bool(refresh),
+                paused=paused,
+                facts=facts,
+                now=self._site.now_ms(),
+                standing=self._site.standing,
+                session=self._site.session(request),
+                can_act=self._site.signing_in.possible,
+                style=f"/style.css?v={style()[1]}",
+                **shown,
+            )
         return HTMLResponse(_LINKS.sub(rf'\1="{_first_page(request)}', text), status)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from checkback.wire.protocol import HalfPosition
 from status_page.api import routes
 from status_page.api.openapi import document
 from status_page.pages.forms import MOST_BYTES
+from status_page.transactions.index import Index, RowFilter
 from tests.status_page.browser import NOW_MS, TOKEN, Browser, Place, doubtful
 from tests.status_page.pages.test_pages import busy
 
@@ -141,6 +143,23 @@ def test_lists_have_the_same_filters_and_pages_as_the_page(api: Browser) -> None
     parked = fits(api.get("/api/v1/parked?id=px-2"), "parked")
     assert [(row["half"], row["actions"], row["value_bytes"]) for row in parked["rows"]] == [("2:2", ["redeliver"], 5)]
     assert fits(api.get("/api/v1/parked?limit=x"), "parked")["error"].startswith("limit must be")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/transactions?older_than=1s", "/api/v1/parked?group=x"])
+def test_a_question_that_takes_too_long_is_given_up(api: Browser, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """It was status 500, as of a failure."""
+    plain = Index.total
+
+    def total(self: Index, table: str, *wanted: RowFilter) -> Any:
+        if wanted:
+            raise sqlite3.OperationalError("interrupted")
+        return plain(self, table)
+
+    monkeypatch.setattr(Index, "total", total)
+    answer = api.get(path)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    fits(answer, "transactions" if "transactions" in path else "parked")
+    assert api.get(path.replace("/api/v1", "")).status_code == 503
 
 
 def test_one_transaction(api: Browser) -> None:
