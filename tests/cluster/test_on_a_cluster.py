@@ -50,7 +50,7 @@ def ground() -> Iterator[ClusterGround]:
         yield ClusterGround(kafka, hdfs, spark)
 
 
-def test_messages_are_delivered_and_a_worker_that_is_lost_is_done_without(ground: ClusterGround) -> None:
+def test_a_job_does_without_a_lost_worker_and_once_killed_goes_on_from_hdfs(ground: ClusterGround) -> None:
     with ground.job() as job:
         ground.send(50)
         ground.all_came_once()
@@ -60,13 +60,9 @@ def test_messages_are_delivered_and_a_worker_that_is_lost_is_done_without(ground
         ground.all_came_once(_RECOVERY_SECONDS)
         assert time.monotonic() - began < _RECOVERY_SECONDS
         job.wait_until(lambda: _LOST in job.said(), _RECOVERY_SECONDS, "said that an executor is gone")
-    ground.spark.start_worker(1)
-
-
-def test_a_job_that_is_killed_goes_on_from_hdfs_where_it_was(ground: ClusterGround) -> None:
-    with ground.job() as job:
         ground.send(20)
         job.kill()
+    ground.spark.start_worker(1)
     with ground.job():
         ground.send(20)
         ground.all_came_once()

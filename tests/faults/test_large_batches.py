@@ -12,7 +12,7 @@ import pytest
 from torture.ground import Ground, make_ground
 from torture.large_batches import LargeBatches, LargeRound, Strike, large_schedule
 
-TRANSACTIONS = 12_000
+TRANSACTIONS = 8_000
 WITHOUT_A_RESTART = (Strike.STATE_WORKER, Strike.SINK_WORKER, Strike.EXECUTOR)
 """On a cluster the job lives through these. 'checkback torture --large-batches' has all of them in both places."""
 ENDING_THE_JOB = (Strike.STATE_WORKER_HELD, Strike.STATE_RAISES)
