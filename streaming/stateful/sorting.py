@@ -77,6 +77,11 @@ class SortedRecords:
                     self._add_ops(good, {name: column[chosen] for name, column in vouched.columns.items()})
             else:
                 others = rows
+            if others is not None and kind == HALF_KIND and self._verifier is not None:
+                # a retry that is not taken in becomes a dead letter only with its signature
+                retries, others = _parted(others, self._for_retry(others))
+                if retries is not None:
+                    self._one_by_one(OTHER_HALF_KIND, _not_in_order(retries))
             if others is not None:
                 self._one_by_one(kind, others)
 
@@ -269,6 +274,14 @@ def _headers(kind: int, rows: pa.RecordBatch) -> Iterator[Headers]:
         else:
             said = [(HALF, b"%d:%d" % (partition, offset)), (ACTION, topic), (SOURCE, source)]
             yield [*first, *said, *([fact.header] if fact else []), *last]
+
+
+def _not_in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Half messages in our SDK's order, as those in any other are read: with all headers in one column."""
+    columns = {name: rows.column(name) for name in rows.schema.names}
+    kinds = pa.array([OTHER_HALF_KIND] * len(rows), rows.schema.field("kind").type)
+    packed = pa.array(map(packed_headers, _headers(HALF_KIND, rows)))
+    return pa.RecordBatch.from_pydict(columns | {"kind": kinds, "headers": packed})
 
 
 def _sizes(column: pa.Array) -> Column:

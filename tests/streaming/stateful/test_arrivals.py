@@ -6,16 +6,29 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from access.policy import policy_of
+from access.verifying import Verifier
 from checkback.wire.limits import TOGETHER
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
+from checkback.wire.signed_records import SigningKey, place_of, signature_header
 from state import BUNDLE
+from streaming.access import signed_dead_letter
 from streaming.batch.headers import Headers, packed_headers
 from streaming.fairness.barred import Barred
 from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import arrivals_of, wrong_with
 from streaming.stateful.decode import COLUMNS, HALF_KIND, OTHER_HALF_KIND
 
+SHOP, JOB = SigningKey("shop-1", "s" * 40), SigningKey("job-1", "j" * 40)
+POLICY = """
+[accounts.shop]
+groups = ["shop"]
+keys = ["shop-1"]
+[accounts.programs]
+keys = ["job-1"]
+roles = ["job"]
+"""
 ADMITS_ALL = Admission(now_ms=0, delay_max_ms=10**12)
 _ARROW = {"int": pa.int32(), "long": pa.int64(), "tinyint": pa.int8(), "string": pa.string(), "binary": pa.binary()}
 SCHEMA = pa.schema({name: _ARROW[kind] for name, kind in COLUMNS.items()})
@@ -57,6 +70,35 @@ def test_what_says_that_it_holds_too_many_is_not_looked_into() -> None:
 def test_a_message_whose_key_is_too_large_to_be_written_again() -> None:
     found = wrong_with(pack([Message("t", b"", bytes((1 << 20) + 1))]), [], 1, Topics(), lambda _topics: "")
     assert found == "a message's key: 1,048,577 bytes, at most 1,048,576 are taken"
+
+
+@pytest.mark.parametrize("order", ["our SDK's", "another"])
+@pytest.mark.parametrize("signing", [None, SHOP, JOB])
+def test_a_retry_that_is_not_taken_in_is_a_dead_letter_if_the_job_has_signed_it(
+    monkeypatch: pytest.MonkeyPatch, signing: SigningKey | None, order: str
+) -> None:
+    topics, in_order = Topics(), order == "our SDK's"
+    verifier = Verifier(policy_of(POLICY), {"shop-1": SHOP, "job-1": JOB})
+    monkeypatch.setattr("streaming.access.told.told_verifier", lambda: verifier)
+    group: Headers = [("cb-id", b"tx"), ("cb-group", b"points"), ("cb-topic", topics.retry("points").encode())]
+    more: Headers = [("cb-action", b"commit"), ("cb-deliver-at", b"99999"), ("trace", b"1")]
+    written = [*group, *more] if in_order else [*more, *group]
+    place, content = place_of(topics.half, 1), (b"k", b"v")
+    signature = [] if signing is None else [signature_header(signing, place, 5, content, written)]
+    columns: dict[str, Any] = {"headers": packed_headers([*written, *signature])}
+    if in_order:
+        named = {"transaction_id": b"tx", "group": b"points", "topic": topics.retry("points").encode()}
+        last = signature[0][1] if signature else None
+        columns = {"kind": HALF_KIND, **named, "headers": packed_headers(more), "signature": last}
+    admission = Admission(0, 1_000, verifier=verifier)
+    found = arrivals_of([frame(b"v", key=b"k", time_ms=5, **columns)], topics, admission).broken
+    row = {name: found[name].tolist()[0] for name in ("topic", "key", "value", "headers", "reason")}
+    letter = signed_dead_letter({**row, "half_partition": 1}, topics)
+    assert (letter is not None) == (signing is JOB)
+    if letter:
+        topic, headers = letter
+        assert (topic, headers[0]) == (topics.dead("points"), ("trace", b"1"))
+        assert "transactions.delay_max" in row["reason"]
 
 
 def aside(*headers: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
