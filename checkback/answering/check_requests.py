@@ -88,11 +88,11 @@ async def check_response(
             key, checks, several = read() if len(body) <= _PROMPT_BYTES else await to_thread.run_sync(read, limiter=one)
             answers = await find(checks, several=several)
     except ClientDisconnect:
-        return Response(status_code=400)  # nobody reads it
+        return Response(status_code=400)  # its client is gone
     except NotTrustedError as refused:
         return JSONResponse({"error": str(refused)}, status_code=401)
-    except NobodyThereError as nobody:
-        return JSONResponse({"error": str(nobody)}, status_code=503)
+    except NobodyThereError as absent:
+        return JSONResponse({"error": str(absent)}, status_code=503)
     except _CheckRefusedError as refused:
         later = {"retry-after": "1"} if refused.status == 503 else None
         return JSONResponse({"error": str(refused)}, status_code=refused.status, headers=later)
@@ -133,8 +133,8 @@ def limiter_of(place: RunVar[CapacityLimiter], threads: int) -> CapacityLimiter:
     try:
         return place.get()
     except LookupError:
-        place.set(made := CapacityLimiter(threads))
-        return made
+        place.set(limiter := CapacityLimiter(threads))
+        return limiter
 
 
 def _read(
@@ -150,9 +150,9 @@ def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
     if values_in(body, _MAX_VALUES) > _MAX_VALUES:
         raise _CheckRefusedError(f"The body has more than {_MAX_VALUES:,} texts and other values.", 400)
     try:
-        said = read_json(body)
-        several = isinstance(said, dict) and "checks" in said
-        checks = _several(said) if several else [CheckRequest.from_json(said)]
+        parsed = read_json(body)
+        several = isinstance(parsed, dict) and "checks" in parsed
+        checks = _several(parsed) if several else [CheckRequest.from_json(parsed)]
     except (ProtocolError, ValueError, RecursionError) as error:
         raise _CheckRefusedError(str(error), 400) from error
     if any(check.group != group for check in checks):
@@ -160,12 +160,12 @@ def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
     return checks, several
 
 
-def _several(said: dict[str, Any]) -> list[CheckRequest]:
+def _several(parsed: dict[str, Any]) -> list[CheckRequest]:
     try:
-        if said.get("version", VERSION) > VERSION:
-            raise ProtocolError(f"This check request is of version {said['version']}, we speak {VERSION}.")
-        if not 1 <= len(said["checks"]) <= MAX_BATCH:
-            raise ProtocolError(f"{len(said['checks'])} checks in one request; 1 to {MAX_BATCH} are valid.")
-        return [CheckRequest.from_json(check) for check in said["checks"]]
+        if parsed.get("version", VERSION) > VERSION:
+            raise ProtocolError(f"This check request is of version {parsed['version']}, we speak {VERSION}.")
+        if not 1 <= len(parsed["checks"]) <= MAX_BATCH:
+            raise ProtocolError(f"{len(parsed['checks'])} checks in one request; 1 to {MAX_BATCH} are valid.")
+        return [CheckRequest.from_json(check) for check in parsed["checks"]]
     except (TypeError, KeyError) as error:
         raise ProtocolError(f"Not a request of several checks: {error!r}.") from error

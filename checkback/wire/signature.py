@@ -45,8 +45,8 @@ def fitting_key(
     Raises:
         NotTrustedError: none of them fits, or it was signed at another time; the message says which.
     """
-    time, said = shown_signature(headers)
-    fits = [key for key in keys if _same(signature(key, int(time), body), said)]
+    time, signed = shown_signature(headers)
+    fits = [key for key in keys if _same(signature(key, int(time), body), signed)]
     if not fits:
         raise NotTrustedError(f"{SIGNATURE_HEADER} does not fit.")
     if abs(now_ms - int(time)) > window_ms:
@@ -60,14 +60,14 @@ def shown_signature(headers: Mapping[str, str]) -> tuple[str, str]:
     Raises:
         NotTrustedError: one of them is missing, or cannot be right.
     """
-    time, said = headers.get(TIME_HEADER, ""), headers.get(SIGNATURE_HEADER, "")
-    if not (time and said):
+    time, signed = headers.get(TIME_HEADER, ""), headers.get(SIGNATURE_HEADER, "")
+    if not (time and signed):
         raise NotTrustedError(f"{TIME_HEADER} or {SIGNATURE_HEADER} is missing.")
     if not (time.isascii() and time.isdigit() and len(time) <= _TIME_DIGITS):
         raise NotTrustedError(f"{TIME_HEADER} is not a number of milliseconds.")
-    if len(said) != _CHARACTERS:
+    if len(signed) != _CHARACTERS:
         raise NotTrustedError(f"{SIGNATURE_HEADER} does not fit.")
-    return time, said
+    return time, signed
 
 
 def answer_signature(key: bytes, request: str, body: bytes) -> str:
@@ -75,11 +75,11 @@ def answer_signature(key: bytes, request: str, body: bytes) -> str:
     return hmac.digest(key, b"answer.%b.%b" % (request.encode(errors="replace"), body), hashlib.sha256).hex()
 
 
-def answer_fits(key: bytes, request: str, body: bytes, said: str) -> bool:
+def answer_fits(key: bytes, request: str, body: bytes, signed: str) -> bool:
     """Whether who knows the key has given this answer to that request."""
-    return _same(answer_signature(key, request, body), said)
+    return _same(answer_signature(key, request, body), signed)
 
 
-def _same(wanted: str, said: str) -> bool:
+def _same(expected: str, signed: str) -> bool:
     # as bytes: compare_digest refuses text that is not ASCII
-    return hmac.compare_digest(wanted.encode(), said.encode(errors="replace"))
+    return hmac.compare_digest(expected.encode(), signed.encode(errors="replace"))

@@ -77,12 +77,12 @@ class Brokers:
         """
         answer = self._admin.list_topics(topic, timeout=_CALL_SECONDS)
         self._alive = answer.orig_broker_id
-        found = answer.topics[topic]
+        described = answer.topics[topic]
         replicas = {
             number: None if one.leader < 0 else (len(one.isrs), len(one.replicas))
-            for number, one in sorted(found.partitions.items())
+            for number, one in sorted(described.partitions.items())
         }
-        return Described(found.error, replicas)
+        return Described(described.error, replicas)
 
     def describe_several(self, topics: Sequence[str]) -> dict[str, Described]:
         """These topics, with one request.
@@ -93,9 +93,9 @@ class Brokers:
         return of_controller(self._admin, partial(self._several, list(topics)))
 
     def _several(self, topics: list[str]) -> dict[str, Described]:
-        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_CALL_SECONDS)
+        answers = self._admin.describe_topics(TopicCollection(topics), request_timeout=_CALL_SECONDS)
         described: dict[str, Described] = {}
-        for name, answer in asked.items():
+        for name, answer in answers.items():
             try:
                 places = result_of(answer).partitions
             except KafkaException as error:
@@ -110,15 +110,15 @@ class Brokers:
 
     def wanted_replicas(self, topics: Iterable[str]) -> dict[str, int]:
         """``min.insync.replicas`` of each topic whose configuration the job may see."""
-        asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-        found: dict[str, int] = {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        least: dict[str, int] = {}
         whom = {"broker": self._alive} if self._alive >= 0 else {}
-        for resource, answer in self._admin.describe_configs(asked, request_timeout=_CALL_SECONDS, **whom).items():
+        for resource, answer in self._admin.describe_configs(resources, request_timeout=_CALL_SECONDS, **whom).items():
             try:
-                found[resource.name] = int(result_of(answer)["min.insync.replicas"].value)
+                least[resource.name] = int(result_of(answer)["min.insync.replicas"].value)
             except (KafkaException, KeyError, TypeError, ValueError):
                 continue
-        return found
+        return least
 
 
 class TopicDirectory:
@@ -144,17 +144,17 @@ class TopicDirectory:
             KafkaException: no broker answers within ``seconds``.
         """
         now = self._clock()
-        found: dict[str, Standing] = {}
+        standings: dict[str, Standing] = {}
         unknown: list[str] = []
         for topic in dict.fromkeys(topics):
             asked_at, standing = self._well.get(topic, (-_WELL_SECONDS, None))
             if standing is None or again or now - asked_at >= _WELL_SECONDS:
                 unknown.append(topic)
             else:
-                found[topic] = standing
+                standings[topic] = standing
         for topic, described in self._described(unknown, retrying(seconds)).items():
-            found[topic] = self._noted(topic, described, now)
-        return found
+            standings[topic] = self._noted(topic, described, now)
+        return standings
 
     def lost(self, known: Mapping[str, Standing]) -> dict[str, str]:
         """Topics that take less than is ``known`` of them, with the reason; for when messages wait to be taken.

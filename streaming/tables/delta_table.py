@@ -105,8 +105,8 @@ class DeltaTableDestination:
             txns = [action["txn"] for action in actions if "txn" in action]
             if any((txn["appId"], txn["version"]) == (application, number) for txn in txns):
                 files = [unquote(action["add"]["path"]) for action in actions if "add" in action]
-                beside = [f"{_LOG}/{name}" for name in names if name.lstrip(".").startswith(entry[:-5])]
-                self.root.settle([*files, *beside])
+                entry_files = [f"{_LOG}/{name}" for name in names if name.lstrip(".").startswith(entry[:-5])]
+                self.root.settle([*files, *entry_files])
                 return True
         return False
 
