@@ -45,8 +45,9 @@ class ParquetFilesDestination:
         """
         whole = f"{folder}.whole"
         target = f"{BATCH_FOLDER}={batch.query_id}-{self._name}-{batch.number:010d}"
+        unnamed = f"{BATCH_FOLDER}={batch.query_id}-{batch.number:010d}"  # as up to November 2026
         try:
-            if target in self.root.children():
+            if not {target, unnamed}.isdisjoint(self.root.children()):
                 return
             self.root.make(whole)
             for file in files:  # 1

@@ -20,3 +20,10 @@ def test_two_destinations_in_one_folder_keep_both_batches(tmp_path: Path) -> Non
         for _ in range(2):
             ParquetFilesDestination(name, LocalFolder(tmp_path)).publish(batch, f"_staged/{name}", ["rows.parquet"])
     assert sorted(row["id"] for row in parquet_table(tmp_path).read()) == ["first", "second"]
+
+
+def test_a_batch_that_an_earlier_version_has_moved_into_place_is_not_moved_again(tmp_path: Path) -> None:
+    (tmp_path / "checkback_batch=query-0000000007").mkdir()
+    batch = Batch("query", 7, "", every_partition_writes=False)
+    ParquetFilesDestination("files", LocalFolder(tmp_path)).publish(batch, "_staged", ["rows.parquet"])
+    assert [path.name for path in tmp_path.iterdir()] == ["checkback_batch=query-0000000007"]
