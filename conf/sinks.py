@@ -33,8 +33,10 @@ def _atomically_renamed(path: str) -> str:
 def _resolved(path: str) -> str:
     """One name of a folder that has several; of this machine's folders symbolic links are followed."""
     scheme, colon, rest = path.partition(":")
-    if not colon or scheme == "file":
-        return os.path.realpath(f"/{rest.lstrip('/')}" if colon else path)
+    if not colon or "/" in scheme:
+        return os.path.realpath(path)
+    if scheme == "file":
+        return os.path.realpath(f"/{rest.lstrip('/')}")
     host, _, folder = rest.removeprefix("//").partition("/")
     return f"{scheme}://{host}/{posixpath.normpath(folder.strip('/'))}"
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from checkback.wire.limits import HeldBytes
+from checkback.wire.limits import FairShares
 from gateway.refusals import GatewayError, RefusalReason
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ _THREAD = ThreadPoolExecutor(1, "gateway-bodies")
 """The only one: several would keep the interpreter from the loop, and hold what they convert at the same time."""
 
 
-class BytesInFlight(HeldBytes):
+class BytesInFlight(FairShares):
     """Of a process, by account. Who would hold more gets a GatewayError."""
 
     def __init__(self, most: int = _IN_FLIGHT_BYTES) -> None:

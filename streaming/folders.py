@@ -58,7 +58,7 @@ class Folder(Protocol):
         """Rename a file or a folder in one step; False when the target is there already, which stays as it is."""
 
     def settle(self, names: Iterable[str]) -> None:
-        """Return when the files would survive a loss of power; at once where closed files always do."""
+        """Return when the files that are there would survive a loss of power; at once where closed files always do."""
 
     def remove(self, name: str) -> None:
         """Delete a file, or a folder with all in it; harmless when it is not there."""
@@ -92,12 +92,21 @@ def path_of_state(spark: SparkSession, path: str) -> str:
 
 
 def to_disk(path: str | Path) -> None:
-    """Return when a file's content, or a folder's entries, would survive a loss of power."""
+    """Return when a file's content would survive a loss of power."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _entries_to_disk(folder: Path) -> None:
+    """As :func:`to_disk`, of a folder's entries. Some file systems cannot do that, and some folders may not be read."""
+    try:
+        to_disk(folder)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOENT, errno.ENOTSUP, errno.EPERM}:
+            raise
 
 
 def open_folder(destination: str, root: Folder) -> list[str]:
@@ -147,7 +156,7 @@ class LocalFolder:
             file.flush()
             os.fsync(file.fileno())  # what rests on it may outlive a power cut
         new.replace(target)
-        to_disk(target.parent)
+        _entries_to_disk(target.parent)
 
     def make(self, name: str) -> None:
         """See :class:`Folder`."""
@@ -162,18 +171,19 @@ class LocalFolder:
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
                 return False
             raise
-        to_disk((self._path / target).parent)
+        _entries_to_disk((self._path / target).parent)
         return True
 
     def settle(self, names: Iterable[str]) -> None:
         """See :class:`Folder`; their folders' entries, too."""
-        files = [self._path / name for name in names]
-        for path in (
-            *files,
-            *{parent for file in files for parent in file.parents if parent.is_relative_to(self._path)},
-        ):
-            to_disk(path)
-        to_disk(self._path.parent)
+        folders = {self._path, self._path.parent}
+        for name in names:
+            file = self._path / name
+            folders.update(parent for parent in file.parents if parent.is_relative_to(self._path))
+            with contextlib.suppress(FileNotFoundError):
+                to_disk(file)
+        for folder in folders:
+            _entries_to_disk(folder)
 
     def remove(self, name: str) -> None:
         """See :class:`Folder`."""

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import MAX_BATCH, CheckRequest
 from checkback.wire.json_reading import read_json, values_in
-from checkback.wire.limits import HeldBytes
+from checkback.wire.limits import FairShares
 from checkback.wire.protocol import VERSION
 from checkback.wire.signature import (
     SIGNATURE_HEADER,
@@ -54,7 +54,7 @@ class _CheckRefusedError(ProtocolError):
         self.status = status
 
 
-IN_FLIGHT = HeldBytes(96 << 20, partial(_CheckRefusedError, "Too many bytes of checks: ask again later.", 503))
+IN_FLIGHT = FairShares(96 << 20, partial(_CheckRefusedError, "Too many bytes of checks: ask again later.", 503))
 """Bodies that this process reads or answers."""
 
 

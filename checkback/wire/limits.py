@@ -68,10 +68,10 @@ def header_bytes(headers: Headers) -> int:
     return sum(len(name.encode()) + len(content or b"") for name, content in headers)
 
 
-class HeldBytes:
-    """Bytes of the requests that a server is working on. A client may hold as many as it leaves free for others.
+class FairShares:
+    """What the requests of a server hold, such as bytes. A client may hold as many as it leaves free for others.
 
-    ``busy`` makes the error for who would hold more.
+    ``busy`` makes the error for a client that would hold more.
     """
 
     def __init__(self, most: int, busy: Callable[[], Exception]) -> None:

@@ -8,7 +8,7 @@ from time import monotonic
 
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
-from checkback.wire.limits import HeldBytes
+from checkback.wire.limits import FairShares
 from gateway.asking import Asking, May, Question
 from gateway.refusals import GatewayError, RefusalReason
 
@@ -85,7 +85,7 @@ class Polls:
         self._channels: dict[tuple[str, str], PollChannel] = {}
         self._ending = False
         busy = partial(GatewayError, RefusalReason.BUSY, "Too many polls of this account wait already.")
-        self._waiting = HeldBytes(most, busy)
+        self._waiting = FairShares(most, busy)
 
     async def poll(self, caller: Caller, group: str, most: int, seconds: float) -> list[CheckRequest]:
         """Questions about a group's transactions; waits for the first one.

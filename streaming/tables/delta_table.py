@@ -64,7 +64,7 @@ class DeltaTableDestination:
         metadata = self._opened().metadata()
         if metadata.configuration().contains(_RETENTION):
             return f"has the property {_RETENTION}, after which a repeated batch would be there twice: remove it"
-        columns = {column.name: column for column in StructType.fromJson(json.loads(metadata.schemaString()))}
+        columns = {column.name.lower(): column for column in StructType.fromJson(json.loads(metadata.schemaString()))}
         for wanted in from_arrow_schema(TABLE_SCHEMA):
             column = columns.pop(wanted.name, None)
             kind = wanted.dataType.simpleString()
@@ -72,7 +72,8 @@ class DeltaTableDestination:
                 return f"has no column {wanted.name} of the type {kind}"
             if wanted.name in _NULLS and not column.nullable:
                 return f"refuses nulls in its column {wanted.name}"
-        needed = [column.name for column in columns.values() if not column.nullable]
+        # one with metadata has a default or is generated
+        needed = [column.name for column in columns.values() if not (column.nullable or column.metadata)]
         return f"has a column {needed[0]} that is NOT NULL and not the job's" if needed else ""
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:

@@ -85,6 +85,7 @@ def test_what_cannot_be_is_named(text: str, said: str, tmp_path: Path) -> None:
         ("{}/a", "file:///{}//./a/", True),
         ("{}/a", "{}/link", True),
         ("{}/a", "{}/b", False),
+        ("{}/a:1", "{}/./a:1", True),
         ("s3a://b/x", "s3a://b//./x/", True),
         ("s3a://b/x", "s3a://c/x", False),
         ("hdfs:/x", "hdfs:///y/../x", True),

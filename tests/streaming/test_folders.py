@@ -1,6 +1,9 @@
 """Folders on this machine, by the operating system and by Hadoop, which stands for HDFS here."""
 
 import errno
+import os
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,24 @@ def test_a_store_that_is_away_is_no_error_of_the_settings(error: Exception, *, l
 
     with pytest.raises(ConfigurationError if lasting else DestinationError, match=r"sinks\.tables\.lake: the folder"):
         open_folder("lake", Away(tmp_path))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL, errno.EIO])
+def test_folders_that_cannot_be_synchronized(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems refuse it, and a parent may not be readable; a disk that fails is an error."""
+    synchronize = os.fsync
+
+    def fsync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        synchronize(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output") if number == errno.EIO else nullcontext():
+        LocalFolder(tmp_path).write("name", b"content")
+
+
+def test_a_file_that_was_removed_needs_no_synchronizing(tmp_path: Path) -> None:
+    """OPTIMIZE and VACUUM may have run before a batch is repeated."""
+    (tmp_path / "day=1").mkdir()
+    LocalFolder(tmp_path).settle(["day=1/gone.parquet", "nowhere/gone.parquet"])

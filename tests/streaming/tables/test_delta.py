@@ -55,6 +55,8 @@ COLUMNS = (
     ("columns", "problem"),
     [
         (f"{COLUMNS}, more STRING", ""),
+        (COLUMNS.replace("id STRING", "ID STRING"), ""),
+        (f"{COLUMNS}, day BIGINT NOT NULL GENERATED ALWAYS AS (batch + 1)", ""),
         (COLUMNS.replace("half STRING, ", ""), "has no column half of the type string"),
         (COLUMNS.replace("partition INT", "partition BIGINT"), "has no column partition of the type int"),
         (COLUMNS.replace("key BINARY,", "key BINARY NOT NULL,"), "refuses nulls in its column key"),
