@@ -175,19 +175,52 @@ def test_an_unanswered_call_spends_the_epoch_although_the_abort_is_acknowledged(
     assert kafka.spent
 
 
-def test_a_fatal_error_is_raised_as_an_exception() -> None:
-    """Confluent-kafka raises a KafkaError, which is none: it passed each ``except`` clause, and ended the thread."""
-    error = KafkaError(KafkaError._FENCED)
+def fatal(error: KafkaError) -> None:
+    """Raise it as confluent-kafka does."""
     set_error = ctypes.pythonapi.PyErr_SetObject
     set_error.argtypes, set_error.restype = [ctypes.py_object, ctypes.py_object], None
+    set_error(type(error), error)
 
-    def fenced(_: float) -> int:
-        set_error(type(error), error)
+
+class Fenced:
+    """A producer whose fatal error is raised by its next poll."""
+
+    def poll(self, _: float) -> int:
+        fatal(KafkaError(KafkaError._FENCED))
         return 0
 
+
+def test_a_fatal_error_is_raised_as_an_exception() -> None:
+    """Confluent-kafka raises a KafkaError, which is none: it passed each ``except`` clause, and ended the thread."""
     with pytest.raises(KafkaException) as raised:
-        serve(fenced, 0.0)
+        serve(Fenced().poll, 0.0)
     assert raised.value.args[0].code() == KafkaError._FENCED
+
+
+def in_except_clause(call: Callable[[], object]) -> None:
+    try:
+        int("no number")
+    except ValueError:
+        call()
+
+
+@pytest.mark.parametrize("handling", [False, True])
+def test_a_fatal_error_keeps_no_producer(*, handling: bool) -> None:
+    """A client that is kept runs until the process ends: its traceback and its context were never released."""
+
+    def lost(producer: Fenced) -> None:
+        with suppress(KafkaException):
+            if handling:
+                in_except_clause(lambda: serve(producer.poll, 0.0))
+            else:
+                serve(producer.poll, 0.0)
+
+    producer = Fenced()
+    kept = weakref.ref(producer)
+    lost(producer)
+    del producer
+    gc.collect()
+    assert kept() is None
 
 
 def test_an_error_keeps_no_producer() -> None:

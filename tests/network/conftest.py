@@ -1,7 +1,9 @@
 """A broker behind a proxy for all tests here, and topics of each test: by the broker's own address, and the proxy's."""
 
+import gc
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.local import LocalKafka
 from checkback.local.kafka import free_port
 from checkback.wire.protocol import Topics
-from tests.place import Place
+from tests.place import Place, wait_until
 from torture.network.broker import kafka_behind
 from torture.network.proxy import KafkaProxy
 
@@ -39,6 +41,26 @@ def place(proxied_broker: tuple[LocalKafka, KafkaProxy], tmp_path: Path) -> Iter
     made.create_topics(real_partitions=4)
     yield made
     made.delete_topics()
+
+
+@pytest.fixture(scope="session")
+def clients_before() -> int:
+    return librdkafka_clients()
+
+
+@pytest.fixture(autouse=True)
+def _no_client_runs_on(clients_before: int) -> None:
+    """Those of the tests before have ended with the objects that lost their connection or transaction."""
+    wait_until(lambda: gc.collect() >= 0 and librdkafka_clients() <= clients_before, "the end of earlier clients")
+
+
+def librdkafka_clients() -> int:
+    """How many of them run in this process."""
+    names = []
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # one that has just ended
+            names.append((thread / "comm").read_text(encoding="utf-8").strip())
+    return names.count("rdk:main")
 
 
 @pytest.fixture(params=[True, False], ids=["cured", "without the cure"])

@@ -1,15 +1,19 @@
 """What librdkafka's errors mean, in one place: for whoever holds the client, the record, or the topic."""
 
 import contextlib
+import ctypes
 import logging
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from copy import copy
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+
+from checkback.kafka.bounded_calls import in_thread
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
@@ -98,6 +102,11 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, KafkaException) and (error_code(error) in _TRANSIENT or error.args[0].retriable())
 
 
+_SET_TRACEBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.py_object)(
+    ("PyException_SetTraceback", ctypes.pythonapi)
+)
+
+
 def is_fatal(error: KafkaError) -> bool:
     """Whether the client can do no more. All its calls say so from then on, with ``_FATAL`` instead of the reason."""
     return bool(error.fatal()) or error.code() == KafkaError._FATAL
@@ -130,12 +139,19 @@ def serve(call: Callable[[float], int], seconds: float) -> int:
     After a fatal error confluent-kafka 2.16 raises its ``KafkaError``, which is not an exception: ``except Exception``
     and ``except BaseException`` both let it pass. If a callback follows in the same call, it raises ``SystemError``.
 
+    Python gives that error a traceback and, as its context, the exception that is being handled. confluent-kafka never
+    releases them: each client in their frames would run until the process ends, with ever longer logs. So the call is
+    made in a thread that handles no exception, and the traceback is removed.
+
     Raises:
         KafkaException: the fatal error.
     """
+    if sys.exc_info()[1] is not None:
+        return in_thread(partial(serve, call, seconds)).result()
     try:
         return call(seconds)
     except SystemError as error:
+        error.__traceback__ = None  # that error is not released either
         fatal = error.__cause__
         if isinstance(fatal, KafkaException):  # its error, without the exception: that would keep the producer
             raise KafkaException(fatal.args[0]) from None
@@ -149,6 +165,7 @@ def _raise_fatal() -> None:
     """Raise the error that is no exception; not in ``serve``: kept there, any other is in a circle with its frame."""
     raised: object = sys.exc_info()[1]
     if isinstance(raised, KafkaError):
+        _SET_TRACEBACK(raised, None)  # see serve
         raise KafkaException(raised) from None
 
 
