@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple, Self
 
 from checkback.exceptions import BrokerStartError
 from checkback.forking import in_child_of
-from checkback.local.folders import locked
-from checkback.local.jars import kafka_jars
+from checkback.local.folders import cache_folder, locked
+from checkback.local.jars import KAFKA, kafka_jars
 from checkback.local.java import java_command
 from checkback.local.supervised import Supervised
 
@@ -227,22 +227,28 @@ class LocalKafka:
         return given + "".join(f"{name}={value}\n" for name, value in self._properties.items())
 
     def _format(self, java: list[str], properties: Path) -> None:
+        """Write what Kafka's own tool writes. The tool, a Java of its own, runs once for each version of Kafka."""
         cluster_id = self._first.cluster_id if self._first else new_cluster_id()
         if self._quorum is not None:
             cluster_id = self._quorum.cluster_id
-        tool = [
-            *java,
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={cluster_id}",
-            "-c",
-            str(properties),
-        ]
+        features = cache_folder() / f"{KAFKA}.checkpoint"
+        written = properties.with_name("log") / "bootstrap.checkpoint"
+        if features.exists():
+            written.parent.mkdir(exist_ok=True)
+            shutil.copyfile(features, written)
+            ids = f"version=1\ncluster.id={cluster_id}\nnode.id={self._node}\ndirectory.id={new_cluster_id()}\n"
+            written.with_name("meta.properties").write_text(ids, encoding="utf-8")
+            return
+        tool = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
         done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603  (our own command line)
         if done.returncode:
             raise BrokerStartError(
                 f"Kafka could not format {properties.parent}. It said:\n{_reasons(done.stdout + done.stderr)}"
             )
+        draft = features.with_suffix(f".{os.getpid()}")
+        features.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(written, draft)
+        draft.replace(features)
 
     def _wait_until_it_answers(self, log: BinaryIO, tell: Callable[[str], object]) -> None:
         began = time.monotonic()
