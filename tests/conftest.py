@@ -25,7 +25,7 @@ from streaming.access.told import POLICY_WORD
 from streaming.fairness.barred import BARRED_WORD
 from streaming.kafka_sink import partition_writer
 from tests.place import STATE_PARTITIONS, Place
-from tests.rest import in_rest
+from tests.rest import tier_of
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
 
@@ -39,10 +39,10 @@ _SERVICES = frozenset({"broker", "proxied_broker", "spark", "database", "postgre
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a service, by their fixtures or if their module starts a broker, and those of the rest."""
+    """Mark tests that need a service, by fixture or if their module starts a broker; those of the rest, of the lab."""
     for item in items:
-        if in_rest(item.nodeid):
-            item.add_marker("rest")
+        if tier := tier_of(item.nodeid):
+            item.add_marker(tier)
         if _SERVICES & set(getattr(item, "fixturenames", ())) or hasattr(getattr(item, "module", None), "LocalKafka"):
             item.add_marker("service")
 

@@ -17,9 +17,7 @@ REST = (
     "tests/end_to_end/test_clock.py*",
     "tests/end_to_end/test_group_comes_back.py*",
     "tests/end_to_end/test_grow.py*",
-    "tests/end_to_end/test_grown.py*",
     "tests/end_to_end/test_job.py::test_an_operator_resumes_commits_*",
-    "tests/end_to_end/test_quotas.py::test_a_group_over_its_quota_*",
     "tests/end_to_end/test_screens.py*",
     "tests/end_to_end/test_sinks.py::test_a_table_that_fails_*",
     "tests/end_to_end/test_stops.py::test_a_batch_dated_ahead_*",
@@ -79,7 +77,24 @@ REST = (
 )
 """Patterns of test ids."""
 
+LAB = (
+    # each takes minutes, and has a smaller one of the same promise in make test or make test-rest
+    "tests/access/test_job_without_rights.py::test_while_it_runs",
+    "tests/cluster/test_on_a_cluster.py::test_in_hdfs_it_gets_more_state_partitions_*",
+    "tests/end_to_end/test_changed_settings.py::test_a_message_that_was_delivered_*",
+    "tests/end_to_end/test_changed_settings.py::test_an_upgrade_waits_*",
+    "tests/end_to_end/test_clock.py::test_within_the_tolerance_*",
+    "tests/end_to_end/test_grown.py*",
+    "tests/end_to_end/test_quotas.py::test_a_group_over_its_quota_*",
+    "tests/faults/test_large_batches.py::test_a_batch_cut_short_*?local?2*",
+    "tests/faults/test_power.py::test_nothing_is_lost_when_one_machine_loses_power",
+)
+"""Patterns of further tests for ``make test-lab``, which has those marked ``lab``."""
 
-def in_rest(test_id: str) -> bool:
-    """Whether a test belongs to ``make test-rest``."""
-    return any(fnmatch(test_id, pattern) for pattern in REST)
+
+def tier_of(test_id: str) -> str:
+    """The marker of a test: "lab" or "rest", or "" for one of ``make test``."""
+    for tier, patterns in (("lab", LAB), ("rest", REST)):
+        if any(fnmatch(test_id, pattern) for pattern in patterns):
+            return tier
+    return ""

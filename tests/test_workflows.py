@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.rest import REST
+from tests.rest import LAB, REST
 
 ROOT = Path(__file__).parents[1]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
@@ -37,11 +37,11 @@ def test_the_wheels_are_tried_on_each_python_that_they_name() -> None:
     assert jobs["installed"]["strategy"]["matrix"]["python"] == named
 
 
-@pytest.mark.parametrize("pattern", REST)
-def test_the_rest_names_tests_that_exist(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", [*REST, *LAB])
+def test_rest_and_lab_name_tests_that_exist(pattern: str) -> None:
     path, _, name = pattern.partition("::")
     files = [file for file in (ROOT / "tests").rglob("test_*.py") if fnmatch(str(file.relative_to(ROOT)), f"{path}*")]
     if name:
-        assert any(f"def {name.rstrip('*')}" in file.read_text(encoding="utf-8") for file in files)
+        assert any(f"def {name.partition('*')[0]}" in file.read_text(encoding="utf-8") for file in files)
     elif "[" not in path and path.endswith((".py*", "/*")):
         assert files

@@ -137,12 +137,12 @@ def test_the_command_says_what_was_sent_again_and_what_was_delivered_twice(
 
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_leaked_or_changed_whichever_gateway_is_asked() -> None:
-    report = torture_gateways(SEED, 3, brief=True)
+    report = torture_gateways(SEED, 2, brief=True)
     # a second half message that a check commits is delivered, too: docs/gateway.md, "Sent again, twice delivered?"
     assert report.holds_but_for_twins, in_full(report)  # a text: pytest would cut the report short
-    assert len(report.rounds) == 3
+    assert len(report.rounds) == 2
     assert report.judgement is not None
-    assert report.judgement.expected > 200
+    assert report.judgement.expected > 100
     assert report.twins > 0
     assert not report.rejected
     shutil.rmtree(report.logs, ignore_errors=True)

@@ -38,11 +38,11 @@ def test_a_seed_gives_the_same_rounds_and_each_deck_holds_all() -> None:
 
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_repeated_leaked_or_changed_whoever_dies() -> None:
-    report = torture_lanes(SEED, 3, brief=True)
+    report = torture_lanes(SEED, 2, brief=True)
     assert report.holds, in_full(report)  # a text: pytest would cut the report short
-    assert len(report.rounds) == 3
+    assert len(report.rounds) == 2
     assert report.judgement is not None
-    assert report.judgement.expected > 200
+    assert report.judgement.expected > 100
     assert not report.rejected, "nobody may say what the job has to reject, but of a half message that was refused"
 
 

@@ -11,7 +11,8 @@ from tests.tables import Database
 from torture import changes
 from torture.run import Options, TortureReport, torture
 
-SEED = 6
+SEED = 91
+"""Its first three rounds kill the driver in a transaction, Python workers after one, and the broker."""
 SEED_WITH_TABLES = 150
 """Its first four rounds change settings, cut the database off, and kill the driver between two destinations, and an
 executor."""
@@ -34,10 +35,10 @@ def in_full(report: TortureReport) -> str:
 @pytest.mark.timeout(2400)
 def test_nothing_is_lost_repeated_leaked_or_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "AWAY_SECONDS", 45.0)
-    report = torture(Options(SEED, rounds=6, with_neighbours=False, brief=True))
+    report = torture(Options(SEED, rounds=3, with_neighbours=False, brief=True))
     judge(report, "kafka")
-    assert len(report.rounds) == 6
-    assert report.judgements["kafka"].expected > 300
+    assert len(report.rounds) == 3
+    assert report.judgements["kafka"].expected > 150
 
 
 @pytest.mark.lab

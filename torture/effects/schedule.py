@@ -77,10 +77,8 @@ _MOST_DELAY_SECONDS = 0.5
 
 BRIEF: tuple[tuple[Fault, Step | None], ...] = (
     (Fault.KILLED_AT_STEP, Step.DATABASE_COMMITTED),
-    (Fault.KILLED_AT_STEP, Step.RECORDS_WRITTEN),
     (Fault.KILLED_AT_STEP, Step.LEAVING_UNSTORED),
     (Fault.ZOMBIE, Step.DATABASE_COMMITTED),
-    (Fault.ALL_KILLED, None),
 )
 """What a test has time for."""
 BRIEF_OF_DATABASE: tuple[tuple[Fault, Step | None], ...] = (

@@ -47,7 +47,6 @@ Card = tuple[Fault, Step | None, Kind | None]
 _BRIEF: tuple[Card, ...] = (
     (Fault.BROKER_STOPPED, None, None),
     (Fault.GATEWAY_STOPPED, None, None),
-    (Fault.CLIENT_KILLED, Step.COMMITTED, Kind.HTTP),
 )
 """What a test has time for."""
 

@@ -43,7 +43,6 @@ _ALONE: tuple[tuple[Fault, StrEnum | None], ...] = (
 )
 _BRIEF: tuple[tuple[Fault, StrEnum | None], ...] = (
     (Fault.KILLED, LaneStep.LEDGER_ADDED),
-    (Fault.STOPPED, LaneStep.COMMITTED),
     (Fault.CHECKS_KILLED, SettlingStep.LEDGER_READ),
 )
 """What a test has time for."""
