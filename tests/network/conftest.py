@@ -43,15 +43,12 @@ def place(proxied_broker: tuple[LocalKafka, KafkaProxy], tmp_path: Path) -> Iter
     made.delete_topics()
 
 
-@pytest.fixture(scope="session")
-def clients_before() -> int:
-    return librdkafka_clients()
-
-
-@pytest.fixture(autouse=True)
-def _no_client_runs_on(clients_before: int) -> None:
-    """Those of the tests before have ended with the objects that lost their connection or transaction."""
-    wait_until(lambda: gc.collect() >= 0 and librdkafka_clients() <= clients_before, "the end of earlier clients")
+@pytest.fixture(scope="module", autouse=True)
+def _no_client_runs_on() -> Iterator[None]:
+    """Each of librdkafka's clients ends with the object that has lost its connection or its transaction."""
+    before = librdkafka_clients()
+    yield
+    wait_until(lambda: gc.collect() >= 0 and librdkafka_clients() <= before, "the end of all clients of these tests")
 
 
 def librdkafka_clients() -> int:
