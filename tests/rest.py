@@ -3,7 +3,7 @@
 from fnmatch import fnmatch
 
 REST = (
-    # fault runs, machines of several brokers or workers, wheels; state/test_model is the the long run of the model
+    # fault runs, machines of several brokers or workers, wheels
     "tests/faults/*",
     "tests/cluster/*",
     "tests/packaging/*",
@@ -60,7 +60,6 @@ REST = (
     "tests/access/test_commands_without_rights.py*",
     "tests/access/test_job_without_rights.py*",
     "tests/access/test_rights_taken_away.py*",
-    "tests/access/test_whole_work.py*",
     # hostile records, whole
     "tests/fuzz/*",
     "tests/hostile/*",
@@ -80,14 +79,20 @@ REST = (
 LAB = (
     # each takes minutes, and has a smaller one of the same promise in make test or make test-rest
     "tests/access/test_job_without_rights.py::test_while_it_runs",
+    "tests/access/test_whole_work.py*",
+    "tests/cluster/test_object_store.py::test_in_s3_it_gets_more_state_partitions_*",
     "tests/cluster/test_on_a_cluster.py::test_in_hdfs_it_gets_more_state_partitions_*",
     "tests/end_to_end/test_changed_settings.py::test_a_message_that_was_delivered_*",
     "tests/end_to_end/test_changed_settings.py::test_an_upgrade_waits_*",
     "tests/end_to_end/test_clock.py::test_within_the_tolerance_*",
     "tests/end_to_end/test_grown.py*",
     "tests/end_to_end/test_quotas.py::test_a_group_over_its_quota_*",
+    "tests/faults/effects/test_run.py::test_each_order_has_one_effect_whatever_dies",
+    "tests/faults/test_gateways.py::test_nothing_is_lost_leaked_or_changed_whichever_gateway_is_asked",
     "tests/faults/test_large_batches.py::test_a_batch_cut_short_*?local?2*",
     "tests/faults/test_power.py::test_nothing_is_lost_when_one_machine_loses_power",
+    "tests/hostile/test_commands.py::test_a_command_says_what_lies_between_hostile_records*json*",
+    "tests/hostile/test_dead_letters.py::test_each_is_shown",
 )
 """Patterns of further tests for ``make test-lab``, which has those marked ``lab``."""
 
