@@ -1,4 +1,4 @@
-"""``python -m tests.kafka_archive FILE``: the classes of Kafka, made ready once for all brokers of a test run.
+"""``python -m tests.kafka_archive FILE``: the classes of Kafka, prepared once for all brokers of a test run.
 
 With such an archive a broker starts with half the CPU. See JEP 350.
 """

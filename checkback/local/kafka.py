@@ -10,6 +10,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -245,10 +246,11 @@ class LocalKafka:
             raise BrokerStartError(
                 f"Kafka could not format {properties.parent}. It said:\n{_reasons(done.stdout + done.stderr)}"
             )
-        draft = features.with_suffix(f".{os.getpid()}")
-        features.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(written, draft)
-        draft.replace(features)
+        draft = features.with_suffix(f".{uuid.uuid4().hex}")  # brokers of a cluster start at the same time
+        with suppress(OSError):  # a cache that is read-only: the tool runs each time
+            features.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(written, draft)
+            draft.replace(features)
 
     def _wait_until_it_answers(self, log: BinaryIO, tell: Callable[[str], object]) -> None:
         began = time.monotonic()

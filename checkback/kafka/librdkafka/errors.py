@@ -140,8 +140,8 @@ def serve(call: Callable[[float], int], seconds: float) -> int:
     and ``except BaseException`` both let it pass. If a callback follows in the same call, it raises ``SystemError``.
 
     Python gives that error a traceback and, as its context, the exception that is being handled. confluent-kafka never
-    releases them: each client in their frames would run until the process ends, with ever longer logs. So the call is
-    made in a thread that handles no exception, and the traceback is removed.
+    releases them: each client in their frames would run until the process ends, with ever longer logs. So a
+    thread that handles no exception makes the call, and the traceback is removed.
 
     Raises:
         KafkaException: the fatal error.
