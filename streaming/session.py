@@ -85,6 +85,8 @@ _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.File
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # it has Python look for the line of each column operation, in seven calls of Java
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     # a cast that cannot be done gives null, which decode turns into a reason; it must never stop the job
     "spark.sql.ansi.enabled": "false",

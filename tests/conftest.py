@@ -1,6 +1,7 @@
 """One broker and one Spark session for the whole run; fresh topics for each test."""
 
 import atexit
+import functools
 import inspect
 import logging
 import os
@@ -11,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
@@ -32,6 +34,8 @@ from tests.tables import Database
 # A loaded machine exceeds each time limit. On import, so that it is also in force in each worker of pytest-xdist.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+# To build the tree of all commands takes longer than most of them run.
+typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]  # it is private
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # pytest has its own; this is for the programs that tests start
 
 _STATUS = pytest.StashKey[int]()

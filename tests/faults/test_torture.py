@@ -32,11 +32,12 @@ def in_full(report: TortureReport) -> str:
 
 
 @pytest.mark.timeout(2400)
-def test_nothing_is_lost_repeated_leaked_or_changed() -> None:
-    report = torture(Options(SEED, rounds=3, with_neighbours=False, brief=True))
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.lab)])
+def test_nothing_is_lost_repeated_leaked_or_changed(rounds: int) -> None:
+    report = torture(Options(SEED, rounds=rounds, with_neighbours=False, brief=True))
     judge(report, "kafka")
-    assert len(report.rounds) == 3
-    assert report.judgements["kafka"].expected > 150
+    assert len(report.rounds) == rounds
+    assert report.judgements["kafka"].expected > 50 * rounds
 
 
 @pytest.mark.lab

@@ -9,7 +9,6 @@ STEPS = (Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN
 LATE = (Api.INIT_PRODUCER_ID, Api.ADD_PARTITIONS_TO_TXN, *STEPS)
 
 each_step = pytest.mark.parametrize("step", STEPS, ids=lambda api: api.name)
-each_late = pytest.mark.parametrize("api", LATE, ids=lambda api: api.name)
 
 
 _ALWAYS = set(zip(LATE, (*STEPS[1:], *STEPS), strict=False))

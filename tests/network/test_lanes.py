@@ -11,7 +11,7 @@ from checkback import Message, TransactionProducer
 from checkback.operations.topics import TopicAdministration
 from checkback.producing.direct import direct
 from checkback.wire.lanes import ID_PREFIX
-from tests.network.late import arriving, arriving_after_messages, each_late, each_step
+from tests.network.late import arriving, arriving_after_messages, each_late_at_a_step
 from tests.place import Place
 from torture.network.proxy import Api, Deed, KafkaProxy, Rule
 
@@ -112,8 +112,7 @@ def test_a_late_commit_before_the_ledger_of_the_next_transaction(
     assert shop.kept_promises() is cured
 
 
-@each_step
-@each_late
+@each_late_at_a_step
 def test_any_late_request_at_any_step_of_the_next_transaction(
     place: Place, network: KafkaProxy, api: Api, step: Api
 ) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(1500)
 ENDS = ("half", "applied", "without_effect", "duplicate", "rejected")
 """Counts of which each record is in one in the end."""
 
-HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "1000"))
+HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "300"))
 
 _SETTINGS = settings(
     max_examples=HISTORIES,

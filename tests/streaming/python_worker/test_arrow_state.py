@@ -145,7 +145,7 @@ def cleaned(calls: list[Any]) -> list[Any]:
     return [(key, [list(row.values()) for row in rows], *rest) for key, rows, *rest in calls]
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(keys=KEYS, chunks_at_once=st.integers(1, 4))
 def test_the_function_is_called_with_the_same(keys: list[Any], chunks_at_once: int) -> None:
     stream = piped(keys, chunks_at_once)
@@ -205,7 +205,7 @@ def unpickled(found: list[Any]) -> list[Any]:
     return batches
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(answers=ANSWERS, most=st.integers(1, 12))
 def test_the_jvm_is_told_the_same(answers: list[Any], most: int) -> None:
     theirs = answered(ApplyInPandasWithStateSerializer.dump_stream, answers, most, arrow=False)

@@ -1,7 +1,13 @@
 """Records of the half and the op topic, decoded on a real Spark and sorted in Python."""
 
+import pickle
+import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 from types import SimpleNamespace as Row
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,9 +30,29 @@ HALF, OP, BROKEN = "half message", "op", "broken"
 Headers = list[tuple[str, bytes | None]]
 
 
+@lru_cache(maxsize=1)
+def _one_plan(spark: SparkSession) -> tuple[DataFrame, Path]:
+    """A frame that decodes what lies in a file at that moment: to plan it costs ten times as much as to run it."""
+    file = Path(tempfile.mkdtemp()) / "rows"
+
+    def rows(_: int) -> list[tuple[Any, ...]]:
+        stored: list[tuple[Any, ...]] = pickle.loads(file.read_bytes())  # noqa: S301  # this module wrote it
+        return stored
+
+    records = spark.sparkContext.parallelize([0], 1).flatMap(rows)
+    return decode(spark.createDataFrame(records, SCHEMA), TOPICS, SIZE), file
+
+
+def decoded_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]], verifier: Verifier | None = None) -> list[Row]:
+    """What becomes of rows of ``SCHEMA``, as ``read`` returns it."""
+    frame, file = _one_plan(spark)
+    file.write_bytes(pickle.dumps(rows))
+    return read(frame, verifier)
+
+
 def read(frame: DataFrame, verifier: Verifier | None = None) -> list[Row]:
     """What becomes of each decoded record, by offset: columns of ``state``, what it is, and its segment."""
-    table = frame.orderBy("record_offset").toArrow().combine_chunks()
+    table = frame.toArrow().combine_chunks().sort_by("record_offset")
     found = []
     for batch in table.to_batches():
         for at in range(batch.num_rows):
@@ -56,7 +82,7 @@ def decoded(
         )
         for at, (kind, headers) in enumerate(records)
     ]
-    return read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
+    return decoded_rows(spark, rows)
 
 
 def half(*more: tuple[str, bytes | None], **changed: bytes | None) -> tuple[str, Headers | None]:

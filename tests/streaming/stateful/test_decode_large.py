@@ -4,19 +4,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.batch.headers import unpack_headers
-from streaming.stateful.decode import NO_SEGMENT, decode
+from streaming.stateful.decode import NO_SEGMENT
 from tests.streaming.stateful.decoding import (
     BROKEN,
     HALF,
-    SCHEMA,
-    SIZE,
     TOPICS,
     WHEN,
     Headers,
     decoded,
+    decoded_rows,
     half,
     op,
-    read,
 )
 
 MIB = 1 << 20
@@ -69,7 +67,7 @@ def test_large_content_of_a_half_message_goes_no_further(
     headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("note", b"n" * note)]
     rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers, WHEN)]
     rows.append((TOPICS.half, 1, 101, b"key", b"v", headers[:3], WHEN))
-    first, second = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
+    first, second = decoded_rows(spark, rows)
     assert {name for name in ("key", "value", "headers") if getattr(first, name) is not None} == left
     size = 3 + value + sum(len(name) + len(content) for name, content in headers)
     assert first.left_out == (-1 if "value" in left else value if "headers" in left else size - 3)

@@ -29,7 +29,7 @@ from checkers.signature_index import _rows as signature_rows
 from state.content import SHUFFLED_BYTES
 from streaming.batch.headers import unpack_headers
 from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND, decode
-from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, read
+from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, decoded_rows
 
 LANE = "0123456789abcdef" * 2
 SHOP, OPERATOR, JOB = (SigningKey(name, name * 8) for name in ("shop-1", "ops-1", "job-1"))
@@ -71,14 +71,14 @@ def taken(spark: SparkSession, *records: OutgoingRecord) -> list[Row]:
         (one.topic, one.partition, 100 + at, one.key, one.value, list(one.headers), WHEN)
         for at, one in enumerate(records)
     ]
-    return read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE), verifier=VERIFIER)
+    return decoded_rows(spark, rows, VERIFIER)
 
 
 def test_what_is_signed_is_taken_as_if_it_were_not(spark: SparkSession) -> None:
     unsigned = [OutgoingRecord(TOPICS.half, 1, b"k", b"v", headers) for headers in HALVES.values()]
     unsigned += [OutgoingRecord(TOPICS.op, 1, b"k", b"v", headers) for headers in OPS.values()]
     rows = [(one.topic, 1, 100 + at, b"k", b"v", list(one.headers), WHEN) for at, one in enumerate(unsigned)]
-    expected = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
+    expected = decoded_rows(spark, rows)
     found = taken(spark, *(signed(one, SHOP, NOW_MS) for one in unsigned))
     assert [one.kind for one in found] == [HALF] * len(HALVES) + [OP] * len(OPS)
     for name, one, other in zip([*HALVES, *OPS], found, expected, strict=True):
@@ -193,7 +193,7 @@ def test_all_readers_agree_on_headers_that_are_null_or_repeated(spark: SparkSess
     value = b"v" * size
     written = [_some_headers(random, value) for _ in range(300)]
     rows = [(TOPICS.half, 1, at, b"k", value, headers, WHEN) for at, headers in enumerate(written)]
-    found = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE), verifier=VERIFIER)
+    found = decoded_rows(spark, rows, VERIFIER)
     assert len({row.kind for row in found}) == 2, "some are taken, and some are not"
     for row, headers in zip(found, written, strict=True):
         names = [name for name, _ in headers if name.startswith("cb-")]
