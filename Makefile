@@ -25,7 +25,7 @@ demo: $(READY)
 UNMEASURED := tests/faults tests/cluster tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
 PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/checkback
 CLIENTS := tests/network tests/gateway tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
-PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
+PYTEST := $(BIN)/python -m pytest -q -rs -p no:cacheprovider
 DURATIONS := --durations=15
 RUNS := test test-rest test-all coverage
 
@@ -39,9 +39,10 @@ test-rest: CHOSEN := -m "not lab and rest"
 coverage: MEASURED := --cov --cov-report= --cov-fail-under=0
 coverage: REPORT = export COVERAGE_FILE=$$logs/all.coverage; \
 	$(BIN)/coverage combine -q $$logs/*.coverage && $(BIN)/coverage report || status=$$?;
-# The archive of classes comes first: made while all else runs it takes five minutes, and every job waits for it.
+# The jobs' archive of classes comes first: made while all else runs it takes five minutes, and every job waits for it. Java
+# makes none while it uses another one.
 $(RUNS): $(READY) $(ARCHIVE)
-	-@$(BIN)/python -c 'from streaming.class_archive import make_archive; make_archive()'
+	-@JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 $(BIN)/python -c 'from streaming.class_archive import make_archive; make_archive()'
 	@logs=$$(mktemp -d); status=0; \
 	$(PYTEST) $(CHOSEN) $(DURATIONS) $(UNMEASURED) >$$logs/unmeasured 2>&1 & unmeasured=$$!; \
 	COVERAGE_FILE=$$logs/programs.coverage $(PYTEST) $(CHOSEN) $(DURATIONS) $(MEASURED) $(PROGRAMS) >$$logs/programs 2>&1 & programs=$$!; \
