@@ -75,6 +75,19 @@ def test_no_footnote_has_the_label_of_a_link(file: Path) -> None:
     assert links.isdisjoint(re.findall(r"(?:^|[.;] )\[([^]]+)\] ", text, re.MULTILINE))
 
 
+def test_every_test_that_the_promises_name_is_there() -> None:
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    cells = [cell for line in page.splitlines() if line.startswith("|") for cell in line.split("|")[2:-1]]
+    named = {name for cell in cells for name in re.findall(r"`([^`]*)`", cell)}
+    assert len(named) > 100
+    assert [name for name in sorted(named) if not _is_there(*name.partition("::")[::2])] == []
+
+
+def _is_there(path: str, test: str) -> bool:
+    file = ROOT / "tests" / path
+    return file.is_file() and (not test or f"def {test}(" in file.read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("text", others("toml"))
 def test_settings_are_such(text: str, tmp_path: Path) -> None:
     if text.startswith("# access.toml"):
