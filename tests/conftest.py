@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.testing
@@ -32,8 +33,10 @@ from tests.sql.postgres import running_postgres
 from tests.tables import Database
 
 # A loaded machine exceeds each time limit. On import, so that it is also in force in each worker of pytest-xdist.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tests")
+_EVERY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", **_EVERY, max_examples=30)
+settings.register_profile("nightly", **_EVERY, max_examples=500)
+settings.load_profile(os.environ.get("CHECKBACK_HYPOTHESIS", "ci"))
 # To build the tree of all commands takes longer than most of them run.
 typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]  # it is private
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # pytest has its own; this is for the programs that tests start
