@@ -23,8 +23,8 @@ demo: $(READY)
 # make coverage runs all, and fails if too few lines were reached. It is a target of its own, since to measure takes four
 # fifths more CPU before Python 3.12.
 UNMEASURED := tests/faults tests/cluster tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
-PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/checkback
-CLIENTS := tests/network tests/gateway tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
+PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/hostile tests/fuzz tests/checkback
+CLIENTS := tests/network tests/gateway tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples tests/access
 PYTEST := $(BIN)/python -m pytest -q -rs -p no:cacheprovider
 DURATIONS := --durations=15
 RUNS := test test-rest test-all coverage
