@@ -8,12 +8,15 @@ import math
 import os
 import re
 import socket
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from heapq import nsmallest
+from itertools import cycle, islice
 from operator import attrgetter
 from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import uvicorn
 from starlette.responses import PlainTextResponse
@@ -29,6 +32,9 @@ _HANDSHAKE_SECONDS = 10.0
 _HANDSHAKES = 200
 """At work at once: uvloop takes 0.4 MiB for each TLS connection."""
 _PROBES = frozenset({"/healthz", "/live", "/ready", "/metrics"})
+_PROBE_LINES = tuple(f"GET {path} ".encode() for path in _PROBES)
+_READS_A_TURN = 20
+"""That a loop parses in a turn. With the begin of its answer one takes 1.5 ms: 3,000 at once stopped it for 4.6 s."""
 _SPARE_FILES = 16
 _SPARE_SECONDS = 2.0
 """For a request on one of them, and for its answer."""
@@ -94,6 +100,40 @@ class _Framing(h11.Connection):
         return event
 
 
+class _Reads:
+    """What came at connections of an event loop. Some is parsed in each turn: of each address in turn, probes apart."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._turns = False
+        self._waiting: dict[tuple[str | None, bool], deque[BoundedConnection]] = {}
+
+    def add(self, connection: "BoundedConnection", data: bytes) -> bool:
+        """Whether it may be parsed now. Else ``connection.parse`` is called in one of the next turns."""
+        if not self._turns:
+            self._turns, self._left = True, _READS_A_TURN
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._left -= 1
+        if self._left >= 0:
+            return True
+        address = connection.client and connection.client[0]
+        self._waiting.setdefault((address, data.startswith(_PROBE_LINES)), deque()).append(connection)
+        return False
+
+    def _turn(self) -> None:
+        self._turns = bool(self._waiting)
+        if self._turns:
+            asyncio.get_running_loop().call_soon(self._turn)
+        for key in list(islice(cycle(self._waiting), _READS_A_TURN)):
+            reads = self._waiting.pop(key, None)
+            if reads:
+                self._waiting[key] = reads  # behind the other addresses
+                reads.popleft().parse()
+
+
+_reads = WeakKeyDictionary[asyncio.AbstractEventLoop, _Reads]()
+
+
 class BoundedConnection(H11Protocol):
     """One of a bounded number. It ends when a client sends a body in many tiny chunks, or keeps the server waiting."""
 
@@ -114,6 +154,7 @@ class BoundedConnection(H11Protocol):
         self.conn = self._framing = _Framing()
         self.answered = 0.0
         self._seen: object = None
+        self._unparsed = b""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP's
@@ -132,6 +173,22 @@ class BoundedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
+        waits = bool(self._unparsed)
+        self._unparsed += data
+        if waits:
+            return
+        if _reads.setdefault(self.loop, _Reads()).add(self, data):
+            self.parse()
+        else:
+            self.transport.pause_reading()
+
+    def parse(self) -> None:
+        """Parse what has come."""
+        data, self._unparsed = self._unparsed, b""
+        if self.transport.is_closing():
+            return
+        if not self.flow.read_paused:
+            self.transport.resume_reading()
         super().data_received(data)
         if self._framing.behind > _BEHIND_BYTES:
             self.abort()

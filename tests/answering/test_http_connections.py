@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from checkback.answering.http_connections import BoundedConnection
+from checkback.answering.http_connections import _READS_A_TURN, BoundedConnection, _Reads
 
 
 async def length(scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,7 +54,7 @@ def answered(*requests: bytes) -> tuple[bytes, Transport]:
         for request in requests:
             transport.written = b""
             connection.data_received(request)
-            while connection.tasks and not transport.closed:  # noqa: ASYNC110  (nothing tells)
+            while (connection.tasks or connection._unparsed) and not transport.closed:  # noqa: ASYNC110  (nothing tells)
                 await asyncio.sleep(0)
         connection.connection_lost(None)
         return transport.written, transport
@@ -166,3 +166,40 @@ def test_little_is_kept_behind_a_request_without_an_answer(size: int, *, ended: 
         connection.connection_lost(None)
 
     asyncio.run(run())
+
+
+class _Connection:
+    """Notes when it is parsed."""
+
+    def __init__(self, address: str, parsed: list[str]) -> None:
+        self.client = (address, 1)
+        self.parse = lambda: parsed.append(address)
+
+
+def test_other_addresses_and_probes_wait_for_no_flood() -> None:
+    """3,000 requests in one moment stopped the loop, and with it all probes, for 4.6 s."""
+
+    async def flood() -> list[str]:
+        reads, parsed = _Reads(), list[str]()
+        for _ in range(1_000):
+            connection: Any = _Connection("flood", parsed)
+            if reads.add(connection, b"POST /api HTTP/1.1\r\n"):
+                connection.parse()
+        first = len(parsed)
+        probe: Any = _Connection("probe", parsed)
+        other: Any = _Connection("other", parsed)
+        assert not reads.add(other, b"GET /api HTTP/1.1\r\n")
+        probe.client = ("flood", 2)
+        assert not reads.add(probe, b"GET /healthz HTTP/1.1\r\n")
+        await asyncio.sleep(0)
+        assert first == _READS_A_TURN
+        assert {"other", "probe"} < set(parsed[first:])
+        assert len(parsed) <= 2 * _READS_A_TURN
+        while reads._waiting:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0)
+        assert parsed.count("flood") == 1_000
+        await asyncio.sleep(0)
+        assert reads.add(other, b"GET"), "without a flood nothing waits"
+        return parsed
+
+    asyncio.run(flood())
