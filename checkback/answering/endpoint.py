@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-import uvicorn
-
 from checkback.answering.advertising import announced_url, foreign_answer, refuse_unreachable
 from checkback.answering.app import Keys, check_app
+from checkback.answering.http_connections import BoundedConnection, BoundedServer
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
@@ -219,8 +218,7 @@ class CheckEndpoint:
         bound_host, bound_port = self._socket.getsockname()[:2]
         self._url = announced_url(bound_host, bound_port, advertised)
         loop: Literal["asyncio", "auto"] = "asyncio" if greenlet_library() else "auto"  # uvloop blocks all greenlets
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False, loop=loop)
-        self._server = uvicorn.Server(config)
+        self._server = BoundedServer(app, BoundedConnection, log_level="warning", loop=loop)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="checkback-endpoint", daemon=True
         )
