@@ -203,3 +203,21 @@ def test_other_addresses_and_probes_wait_for_no_flood() -> None:
         return parsed
 
     asyncio.run(flood())
+
+
+def test_a_client_whose_request_is_not_parsed_yet_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the connections of a flood would end it as one that is idle."""
+    monkeypatch.setattr(_Reads, "add", lambda *_: False)
+
+    async def flood() -> list[bool]:
+        connection = BoundedConnection(uvicorn.Config(length, lifespan="off"), uvicorn.server.ServerState(), {})
+        connection.connection_made(Transport())
+        states = [connection.asked]
+        connection.data_received(b"GET / HTTP/1.1\r\n")
+        states.append(connection.asked)
+        connection.parse()
+        states.append(connection.asked)
+        connection.connection_lost(None)
+        return states
+
+    assert asyncio.run(flood()) == [False, True, False]

@@ -221,10 +221,11 @@ def test_an_operator_resumes_commits_and_rolls_back_what_was_parked(job: Running
         parked.end([listed[names[0]]], Action.COMMIT, "by hand")
         parked.end([listed[names[1]]], Action.ROLLBACK)
         job.until(committed=1, rolled_back=1)
-        assert again not in listed, "the third waits for somebody to ask"
+        parked_ids = {message.transaction_id for message in parked.read(ended=True)}
+        assert again not in parked_ids, "the third waits for an endpoint"
         with job.endpoint(shop):
             job.until(committed=2)
-    # twice, if the job's next check comes while the one that was kept for the new endpoint is being asked
+    # twice, if the job's next check comes during the one that waited for the new endpoint
     assert {request.transaction_id for request in shop.requests} == {again}
     assert sorted(record.value for record in job.read()) == [b"0", b"again"]
 

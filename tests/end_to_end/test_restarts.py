@@ -22,9 +22,11 @@ def test_a_stopped_job_goes_on_where_it_was_and_a_delayed_message_comes_at_its_t
     with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
         messages = [producer.prepare(Message(place.real_topic, b"%d" % number)) for number in range(10)]
         with running(place, spark, transactions=hour) as counts:
+            begun = time.monotonic()
             producer.commit(messages[0])
             wait_until(lambda: counts["committed"] == 1)
-            at_ms = time.time_ns() // 1_000_000 + 15_000
+            seconds = 10 + 5 * (time.monotonic() - begun)  # later than this machine takes until the job has stopped
+            at_ms = int((time.time() + seconds) * 1000)
             options = TransactionOptions(deliver_at_ms=at_ms)
             producer.send_in_transaction(Message(place.real_topic, b"later"), arg=COMMIT, options=options)
             wait_until(lambda: counts["delayed"] == 1)
