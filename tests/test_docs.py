@@ -2,7 +2,7 @@
 
 README's quick start is run as it is typed, in ``packaging/test_quick_start.py``; that with a cluster in
 ``checkback/testing/test_cluster.py``, that of the inbox in ``checkback/test_inbox.py``, consumers in
-``consumer/test_documented.py``.
+``consumer/test_documented.py``, readers of tables in ``streaming/tables/test_reading.py``.
 """
 
 import json
@@ -32,13 +32,13 @@ ELSEWHERE = {
     *(("README.md", 0), ("docs/testing.md", 2)),
     *((f"docs/{page}.md", number) for page in ("delivery", "consumers") for number in (0, 1)),
     ("docs/delivery.md", 2),
+    *((f"docs/sinks-{kind}.md", number) for kind in ("delta", "parquet", "postgresql") for number in range(3)),
 }
 ONLY_READ = {
     **{("docs/django.md", n): "files of a project, made in examples/test_django_shop.py" for n in range(8)},
     ("docs/direct-delivery.md", 0): "a lane has clients of its own; tests/producing/test_direct.py has a Kafka",
     ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/pull/test_pull.py does",
     ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/pull/test_pull.py has one",
-    ("docs/sinks.md", 0): "names storage and databases that are the reader's",
     ("docs/transaction-log.md", 3): "needs a PostgreSQL; tests/sql/test_transacting_plain.py has one",
     ("examples/README.md", 0): "a line of examples/flask_shop.py, which a test runs",
 }

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
 from streaming.tables.staging import file_system_of, trial_rows
 
+_LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BEFORE_ANY = -1
 
@@ -32,7 +34,11 @@ _CONNECTION = {
 }
 
 # A driver that was paused in its transaction holds the lock on its progress: the server ends it, the next one waits.
-_SESSION = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '90s'; SET TimeZone = 'UTC'"
+# A server that answers before a commit is on its disk may lose it, and the staged rows are removed after the answer.
+_SESSION = """
+SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '90s'; SET TimeZone = 'UTC';
+SELECT set_config(name, 'on', false) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'
+"""
 
 # SQLSTATEs that may pass with nothing changed: no connection, a pooler without its server (08P01), read-only after a
 # fail-over, too many connections, starting up, locks, errors of a disk
@@ -75,6 +81,7 @@ class PostgresqlDestination:
         self._jvm: Any = spark.sparkContext._jvm
         self.root = root
         self._settings = settings
+        self._committed = _BEFORE_ANY
         schema, dot, _ = settings.table.rpartition(".")
         progress = settings.progress_table
         self._table = _quoted(settings.table)
@@ -117,6 +124,7 @@ class PostgresqlDestination:
             with self._connection() as connection:
                 if self._write(connection, batch, _chunks(uris, self.root.store)):
                     connection.commit()
+                self._committed = batch.number
         except (Py4JJavaError, OSError, pa.ArrowException) as error:
             problem = _problem(error) if isinstance(error, Py4JJavaError) else str(error)
             raise could_not_take(self._name, batch.number, problem) from error
@@ -158,7 +166,14 @@ class PostgresqlDestination:
             locked.setString(2, self._name)
             found = locked.executeQuery()
             found.next()
-            return int(found.getLong(1))
+            newest = int(found.getLong(1))
+        if newest < self._committed <= batch.number:
+            _LOGGER.error(
+                "The database of destination %s has lost batches after %d, up to %d, which it had committed. Check for "
+                "a failover to a replica without them. Their messages are in cb.half.",
+                *(self._name, newest, self._committed),
+            )
+        return newest
 
     def _upsert(self, names: str) -> str:
         key = ", ".join(KEY)

@@ -118,6 +118,36 @@ def test_a_database_that_is_read_only_may_become_writable(
         database.run(f"ALTER ROLE {database.user} RESET default_transaction_read_only")
 
 
+@pytest.mark.parametrize(("mode", "in_force"), [("off", "on"), ("local", "local")])
+def test_a_commit_waits_for_the_servers_disk(
+    query: Query, warehouse: Table, database: Database, mode: str, in_force: str
+) -> None:
+    query.driver(warehouse.sinks())
+    column = "mode text DEFAULT current_setting('synchronous_commit')"
+    database.run(
+        f"ALTER ROLE {database.user} SET synchronous_commit = {mode}",
+        f"ALTER TABLE {warehouse.settings['table']} ADD COLUMN {column}",
+    )
+    try:
+        query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1))
+    finally:
+        database.run(f"ALTER ROLE {database.user} RESET synchronous_commit")
+    assert [row["mode"] for row in warehouse.read()] == [in_force]
+
+
+def test_batches_that_a_failover_has_lost_are_logged(
+    query: Query, warehouse: Table, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, table = query.driver(warehouse.sinks()), warehouse.settings["table"]
+    for number in range(3):
+        driver.run(number, messages(ORDERS, number))
+    assert not caplog.records
+    progress = table.replace("messages", "checkback_progress")
+    database.run(f"DELETE FROM {table} WHERE batch > 0", f"UPDATE {progress} SET batch = 0")  # noqa: S608  (ours)
+    driver.run(3, messages(ORDERS, 3))
+    assert "destination warehouse has lost batches after 0, up to 2" in caplog.text
+
+
 def test_a_large_staged_file_is_read_in_pieces(tmp_path: Path) -> None:
     value = random.randbytes(1 << 20)
     with pq.ParquetWriter(tmp_path / "staged", pa.schema({"value": pa.binary()})) as file:
