@@ -97,7 +97,7 @@ class RealTopics:
                 continue
             for topic in missing:
                 _LOGGER.warning(
-                    "Kafka has no topic %s: messages for it are held, then parked after 3 days. Run: checkback topics "
-                    "create %s",
+                    "Kafka has no topic %s. If sinks.rules sends it to tables only, ignore this. Otherwise run "
+                    "'checkback topics create %s', because the job holds its messages and parks them after 3 days.",
                     *(topic, topic),
                 )

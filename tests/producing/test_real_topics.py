@@ -28,6 +28,8 @@ def test_a_missing_topic_is_warned_of_once_and_the_message_is_sent(caplog: pytes
     assert len(recording.committed) == 3
     [said] = warnings(caplog)
     assert "no topic lost" in said
+    assert "tables only" in said, "the producer does not know the job's rules"
+    assert len(said.split()) <= 40
 
 
 def test_each_of_several_messages_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
