@@ -1,7 +1,7 @@
 """What Spark's file manager does on a real S3: of two who make one file one is refused, and what fails is raised."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -32,6 +32,10 @@ class Stores(NamedTuple):
     good: str = "s3a://checkback/folder"
     forgetful: str = "s3a://forgetful/folder"
     """Of a store that does not know conditions."""
+    lossy: str = "s3a://lossy/folder"
+    """Of one whose first answer for each file is lost."""
+    lost: Sequence[int] = ()
+    """Statuses of those answers."""
 
     def path(self, name: str) -> Any:
         jvm: Any = self.spark.sparkContext._jvm
@@ -45,8 +49,15 @@ class Stores(NamedTuple):
 @pytest.fixture(scope="module")
 def stores(spark: SparkSession) -> Iterator[Stores]:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    with LocalS3() as s3, LocalS3(lets_in_everybody=True) as other, without_conditions(other.port) as port:
-        (other.folder / "objects" / "forgetful").mkdir()
+    lost: list[int] = []
+    with (
+        LocalS3() as s3,
+        LocalS3(lets_in_everybody=True) as other,
+        without_conditions(other.port) as port,
+        without_conditions(other.port, lost) as losing,
+    ):
+        for bucket in ("forgetful", "lossy"):
+            (other.folder / "objects" / bucket).mkdir()
         key = s3.environment
         known = {"access.key": key["AWS_ACCESS_KEY_ID"], "secret.key": key["AWS_SECRET_ACCESS_KEY"]}
         given = {
@@ -55,6 +66,7 @@ def stores(spark: SparkSession) -> Iterator[Stores]:
             "wrong-key": (s3.port, {**known, "secret.key": "another"}),
             "no-key": (s3.port, {"aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"}),
             "forgetful": (port, known),
+            "lossy": (losing, known),
             "away": (free_port(), {**known, "retry.limit": "1", "attempts.maximum": "1"}),
         }
         for option, value in {**s3.options, **WHOLE_FILES}.items():
@@ -64,7 +76,7 @@ def stores(spark: SparkSession) -> Iterator[Stores]:
                 hadoop.set(f"fs.s3a.bucket.{bucket}.{option}", value)
         before = spark.conf.get(_CLASS)
         spark.conf.set(_CLASS, WHOLE_FILES[_CLASS])
-        yield Stores(spark)
+        yield Stores(spark, lost=lost)
         spark.conf.set(_CLASS, before or "")
 
 
@@ -95,6 +107,17 @@ def test_of_two_who_make_one_file_one_is_refused(stores: Stores) -> None:
         assert [Checkpoint(stores.spark, stores.good).read(str(number))] == made
         assert len(refused) == 1
         assert refused[0].startswith("org.apache.hadoop.fs.FileAlreadyExistsException: "), refused  # as Spark awaits it
+
+
+def test_a_file_whose_answer_was_lost_is_its_writers_and_nobody_elses(stores: Stores) -> None:
+    """The client sends the file again, and the store refuses that: its own first one is there."""
+    name = f"{stores.lossy}/0"
+    stores.make(name, b"the same")
+    assert stores.lost == [200]
+    with pytest.raises(Py4JJavaError) as refused:
+        stores.make(name, b"the same")  # as another job writes it, such as the entry of a batch in the commit log
+    assert str(refused.value.java_exception.toString()).startswith("org.apache.hadoop.fs.FileAlreadyExistsException: ")
+    assert Checkpoint(stores.spark, stores.lossy).read("0") == b"the same"
 
 
 def test_a_file_that_is_given_up_is_not_there_and_one_that_may_be_replaced_is(stores: Stores) -> None:
