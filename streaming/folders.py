@@ -45,6 +45,9 @@ class Folder(Protocol):
     def children(self, name: str = "") -> list[str]:
         """Names in a folder, sorted; none when there is no such folder."""
 
+    def exists(self, name: str) -> bool:
+        """Whether a file or a folder has this name."""
+
     def read(self, name: str) -> bytes:
         """A file's content."""
 
@@ -142,6 +145,10 @@ class LocalFolder:
         except FileNotFoundError:
             return []
 
+    def exists(self, name: str) -> bool:
+        """See :class:`Folder`."""
+        return (self._path / name).exists()
+
     def read(self, name: str) -> bytes:
         """See :class:`Folder`."""
         return (self._path / name).read_bytes()
@@ -214,7 +221,8 @@ class HadoopFolder:
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)
 
-    def _exists(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
+        """See :class:`Folder`."""
         return bool(self._files.exists(self._at(name)))
 
     def _rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
@@ -228,7 +236,7 @@ class HadoopFolder:
 
     def children(self, name: str = "") -> list[str]:
         """See :class:`Folder`."""
-        if not self._exists(name):
+        if not self.exists(name):
             return []
         return sorted(status.getPath().getName() for status in self._files.listStatus(self._at(name)))
 
@@ -259,12 +267,12 @@ class HadoopFolder:
 
     def put(self, source: str, target: str) -> bool:
         """See :class:`Folder`."""
-        if self._exists(target):
+        if self.exists(target):
             return False
         try:
             self._rename(source, target)
         except Exception:
-            if self._exists(target) and self._exists(source):
+            if self.exists(target) and self.exists(source):
                 return False
             raise
         return True
@@ -276,7 +284,7 @@ class HadoopFolder:
         """See :class:`Folder`."""
         if in_store(self.uri):
             self._files.delete(self._at(name), True)  # noqa: FBT003  (as below)
-        elif self._exists(name):
+        elif self.exists(name):
             gone = _removed(name)
             self._rename(name, gone)
             self._files.delete(self._at(gone), True)  # noqa: FBT003  (Java: and all in it)

@@ -47,7 +47,7 @@ class ParquetFilesDestination:
         target = f"{BATCH_FOLDER}={batch.query_id}-{self._name}-{batch.number:010d}"
         unnamed = f"{BATCH_FOLDER}={batch.query_id}-{batch.number:010d}"  # as up to November 2026
         try:
-            if not {target, unnamed}.isdisjoint(self.root.children()):
+            if self.root.exists(target) or self.root.exists(unnamed):
                 return
             self.root.make(whole)
             for file in files:  # 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from streaming.batch.batch import Batch
 from streaming.folders import LocalFolder
@@ -27,3 +28,15 @@ def test_a_batch_that_an_earlier_version_has_moved_into_place_is_not_moved_again
     batch = Batch("query", 7, "", every_partition_writes=False)
     ParquetFilesDestination("files", LocalFolder(tmp_path)).publish(batch, "_staged", ["rows.parquet"])
     assert [path.name for path in tmp_path.iterdir()] == ["checkback_batch=query-0000000007"]
+
+
+def test_a_batch_lists_no_folder_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    destination = ParquetFilesDestination("files", LocalFolder(tmp_path))
+    destination.prepare()
+    monkeypatch.setattr(LocalFolder, "children", None)
+    for number in (0, 1, 1):
+        (tmp_path / "_staged").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"id": [str(number)]}), tmp_path / "_staged" / "rows.parquet")
+        batch = Batch("query", number, "", every_partition_writes=False)
+        destination.publish(batch, "_staged", ["rows.parquet"])
+    assert sorted(row["id"] for row in parquet_table(tmp_path).read()) == ["0", "1"]
