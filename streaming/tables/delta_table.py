@@ -1,6 +1,7 @@
 """A Delta Lake table: the rows of a batch are one commit of its log, with the batch's number in it."""
 
 import json
+import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +19,13 @@ from streaming.tables.staging import TABLE_SCHEMA
 
 _LOG = "_delta_log"
 _RETENTION = "delta.setTransactionRetentionDuration"
+_CHECK = "delta.constraints."
+_GENERATED = {"delta.generationExpression", "delta.identity.start"}
+_OWN_RULES = {"__CHAR_VARCHAR_TYPE_STRING", *_GENERATED}
+_FILLED = {"CURRENT_DEFAULT", *_GENERATED}
+_LATER_DELTA = re.compile(r"DELTA_UNSUPPORTED_FEATURES|DELTA_INVALID_PROTOCOL|UnsupportedTableFeature|InvalidProtocol")
+_NO_FOLDERS = ("key", "value", "producer_group")
+"""Columns that no folder's name can hold: bytes, and text that is longer than a file's name."""
 _NULLS = ("partition", "key", "value")
 _NEWEST_ENTRIES = 100
 """Looked through for a commit that was just made: other processes may have added some behind it."""
@@ -56,25 +64,20 @@ class DeltaTableDestination:
             raise ConfigurationError(
                 f"sinks.tables.{self._name}: the Spark session has no Delta Lake: build it with these settings."
             )
-        if _LOG in names and (problem := self._unfit()):
+        try:
+            problem = self._unfit() if _LOG in names else ""
+        except (PySparkException, Py4JError) as error:
+            problem = f"cannot be used: {first_line(error)}"
+            if not _LATER_DELTA.search(problem):
+                raise
+        if problem:
             raise ConfigurationError(f"sinks.tables.{self._name}: the table in {self.root.uri} {problem}.")
 
     def _unfit(self) -> str:
         """Why batches cannot be appended to the table that is there; empty: they can."""
-        metadata = self._opened().metadata()
-        if metadata.configuration().contains(_RETENTION):
-            return f"has the property {_RETENTION}, after which a repeated batch would be there twice: remove it"
-        columns = {column.name.lower(): column for column in StructType.fromJson(json.loads(metadata.schemaString()))}
-        for wanted in from_arrow_schema(TABLE_SCHEMA):
-            column = columns.pop(wanted.name, None)
-            kind = wanted.dataType.simpleString()
-            if column is None or column.dataType.simpleString() != kind:
-                return f"has no column {wanted.name} of the type {kind}"
-            if wanted.name in _NULLS and not column.nullable:
-                return f"refuses nulls in its column {wanted.name}"
-        # one with metadata has a default or is generated
-        needed = [column.name for column in columns.values() if not (column.nullable or column.metadata)]
-        return f"has a column {needed[0]} that is NOT NULL and not the job's" if needed else ""
+        snapshot = self._opened()
+        snapshot.deltaLog().protocolWrite(snapshot.protocol())  # raises what a commit would
+        return _refusing_property(snapshot.metadata()) or _unfit_column(snapshot.metadata())
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
         """Append a batch in one commit.
@@ -123,3 +126,35 @@ class DeltaTableDestination:
         log.clearCache()
         table = log.forTable(self._spark._jsparkSession, self.root.uri)  # noqa: SLF001  (PySpark has no other way to it)
         return table.unsafeVolatileSnapshot()
+
+
+def _refusing_property(metadata: Any) -> str:
+    """What is wrong with a table's properties or partitions; empty: nothing."""
+    properties = metadata.configuration()
+    if properties.contains(_RETENTION):
+        return f"has the property {_RETENTION}, after which a repeated batch would be there twice: remove it"
+    for name in str(properties.keys().mkString("\n")).split("\n"):
+        if name.startswith(_CHECK):
+            rule = f"{name.removeprefix(_CHECK)}: {properties.apply(name)}"
+            return f"has the constraint {rule}. A message that violates it would stop the job for good: drop it"
+    unfit = [name for name in str(metadata.partitionColumns().mkString("\n")).split("\n") if name in _NO_FOLDERS]
+    return f"is partitioned by {unfit[0]}, but no folder's name can hold each {unfit[0]}" if unfit else ""
+
+
+def _unfit_column(metadata: Any) -> str:
+    """What is wrong with a table's columns; empty: nothing."""
+    columns = {column.name.lower(): column for column in StructType.fromJson(json.loads(metadata.schemaString()))}
+    ruled = [column.name for column in columns.values() if "delta.invariants" in column.metadata]
+    for wanted in from_arrow_schema(TABLE_SCHEMA):
+        column = columns.pop(wanted.name, None)
+        kind = wanted.dataType.simpleString()
+        if column is None or column.dataType.simpleString() != kind:
+            return f"has no column {wanted.name} of the type {kind}"
+        if wanted.name in _NULLS and not column.nullable:
+            return f"refuses nulls in its column {wanted.name}"
+        if not _OWN_RULES.isdisjoint(column.metadata):
+            ruled.append(column.name)
+    if ruled:
+        return f"has its own rule for the column {ruled[0]} (a length, an expression): remove the rule"
+    needed = [name for name, column in columns.items() if not column.nullable and _FILLED.isdisjoint(column.metadata)]
+    return f"has a column {needed[0]} that is NOT NULL and not the job's" if needed else ""

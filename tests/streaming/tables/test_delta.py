@@ -1,6 +1,8 @@
 """What is Delta's own: the table as Delta reads it, and folders that are none."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -62,6 +64,13 @@ COLUMNS = (
         (COLUMNS.replace("key BINARY,", "key BINARY NOT NULL,"), "refuses nulls in its column key"),
         (f"{COLUMNS}, more STRING NOT NULL", "has a column more that is NOT NULL"),
         (f"{COLUMNS}) TBLPROPERTIES (delta.setTransactionRetentionDuration = 'interval 1 hour')", "has the property"),
+        (f"{COLUMNS}, more STRING NOT NULL COMMENT 'mine'", "has a column more that is NOT NULL"),
+        (f"{COLUMNS}) TBLPROPERTIES (delta.constraints.early = 'batch < 9')", "constraint early: batch < 9"),
+        (COLUMNS.replace("id STRING", "id VARCHAR(9)"), "own rule for the column id"),
+        (COLUMNS.replace("half STRING", "half STRING GENERATED ALWAYS AS (id)"), "own rule for the column half"),
+        (f"{COLUMNS}) PARTITIONED BY (batch, topic)", ""),
+        (f"{COLUMNS}) PARTITIONED BY (key)", "is partitioned by key"),
+        (f"{COLUMNS}) PARTITIONED BY (producer_group)", "is partitioned by producer_group"),
     ],
 )
 def test_a_table_that_cannot_take_a_batch_is_refused_at_start(
@@ -75,6 +84,38 @@ def test_a_table_that_cannot_take_a_batch_is_refused_at_start(
             publisher(settings, spark)
     else:
         publisher(settings, spark)
+
+
+def commit(lake: Path, number: int, **action: Any) -> None:
+    """An entry of the log as another program writes it."""
+    (lake / "_delta_log" / f"{number:020}.json").write_text(json.dumps(action) + "\n")
+
+
+def test_an_invariant_of_another_column_is_refused_at_start(place: Place, spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    spark.sql(f"CREATE TABLE delta.`{lake}` ({COLUMNS}, more INT) USING delta")
+    entry = lake / "_delta_log" / f"{0:020}.json"
+    [metadata] = [found for line in entry.read_text().splitlines() if (found := json.loads(line).get("metaData"))]
+    schema = json.loads(metadata["schemaString"])
+    rule = json.dumps({"expression": {"expression": "more > 3"}})
+    schema["fields"][-1]["metadata"] = {"delta.invariants": rule}
+    commit(lake, 1, metaData={**metadata, "schemaString": json.dumps(schema)})
+    with pytest.raises(ConfigurationError, match="own rule for the column more"):
+        publisher(place.settings(sinks=delta_table(lake).sinks()), spark)
+
+
+@pytest.mark.parametrize("refuses", ["readers", "writers"])
+def test_a_table_of_a_later_delta_is_refused_at_start(
+    place: Place, spark: SparkSession, tmp_path: Path, refuses: str
+) -> None:
+    lake = tmp_path / "lake"
+    spark.sql(f"CREATE TABLE delta.`{lake}` ({COLUMNS}) USING delta")
+    features = {"writerFeatures": ["later"], **({"readerFeatures": ["later"]} if refuses == "readers" else {})}
+    commit(lake, 1, protocol={"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], **features})
+    before = sorted(lake.rglob("*"))
+    with pytest.raises(ConfigurationError, match=r"sinks\.tables\.lake: .*later"):
+        publisher(place.settings(sinks=delta_table(lake).sinks()), spark)
+    assert sorted(lake.rglob("*")) == before
 
 
 @pytest.mark.parametrize(("kind", "said"), [("delta", "is not a Delta table"), ("parquet", "is a Delta table")])
