@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, DestinationError
-from streaming.batch.java_errors import first_line
+from streaming.batch.java_errors import CAUSE, first_line
 from streaming.batch.stores import in_store, send
 
 _LASTING = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
@@ -124,7 +124,7 @@ def open_folder(destination: str, root: Folder) -> list[str]:
         return root.children()
     except Exception as error:  # Java's exceptions come as py4j's
         problem = first_line(error)
-        lasting = isinstance(error, _LASTING) or _LASTING_IN_JAVA.search(problem)
+        lasting = isinstance(error, _LASTING) or _LASTING_IN_JAVA.search(problem.partition(CAUSE)[0])
         raise (ConfigurationError if lasting else DestinationError)(
             f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {problem}."
         ) from error

@@ -1,19 +1,27 @@
 """What went wrong in Java, or anywhere, in the words of a destination."""
 
+from typing import Any
+
 from py4j.protocol import Py4JJavaError
 
 from checkback.exceptions import DestinationError
 
+CAUSE = "; cause: "
+
 
 def first_line(error: Exception) -> str:
-    """The first line an exception says, without Java's stack and without a full stop."""
-    said = str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else str(error)
-    return next(iter(said.strip().splitlines()), repr(error)).rstrip(".")
+    """The first line of an exception, without Java's stack and without a full stop, and that of its deepest cause."""
+    java: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    lines = [str(java.toString()) if isinstance(error, Py4JJavaError) else str(error)]
+    while java is not None and (cause := java.getCause()) is not None:
+        lines[1:], java = [str(cause.toString())], cause
+    first, *deepest = (next(iter(line.strip().splitlines()), repr(error)).rstrip(".") for line in lines)
+    return CAUSE.join([first, *(line for line in deepest if line not in first)])
 
 
 def could_not_take(destination: str, batch: int, problem: str) -> DestinationError:
     """The error for a batch that a destination did not get."""
     return DestinationError(
-        f"Destination {destination} could not take batch {batch}: {problem}. Nothing is lost: put it right and start "
-        "the job again."
+        f"Destination {destination} could not take batch {batch}: {problem}. The batch is not lost: correct this and "
+        "start the job again."
     )

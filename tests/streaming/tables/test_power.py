@@ -1,4 +1,4 @@
-"""Rows that a table has taken are there after a loss of power."""
+"""Rows that a table has taken are there after a loss of power, and a full disk is named."""
 
 import tempfile
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from checkback.exceptions import DestinationError
+from streaming.batch.failpoints import Failpoint
 from tests.streaming.tables.driver import Query, messages
 from tests.tables import delta_table, parquet_table
 from torture.disk import Disk, can_be_had
@@ -33,3 +35,18 @@ def test_a_table_has_its_rows_after_a_loss_of_power(query: Query, disk: Disk, ki
     assert sorted(row["id"] for row in table.read()) == ["tx-0", "tx-1"]
     query.driver(table.sinks()).run(2, messages("orders", 2))
     assert len(table.read()) == 3
+
+
+def test_a_full_disk_is_named_as_the_cause(query: Query, disk: Disk) -> None:
+    lake = delta_table(disk.folder / "table")
+
+    def fill(step: Failpoint, _batch: int) -> None:
+        if step is Failpoint.BEFORE_PUBLISH:
+            disk.fill()
+
+    with pytest.raises(DestinationError, match=r"Destination lake could .*No space left on device") as error:
+        query.driver(lake.sinks(), fill).run(0, messages("orders", 0))
+    assert "\n" not in str(error.value)
+    disk.make_room()
+    query.driver(lake.sinks()).run(0, messages("orders", 0))
+    assert [row["id"] for row in lake.read()] == ["tx-0"]
