@@ -111,6 +111,11 @@ class SettingsInForce:
         """Whether any batch, past or to come, may have messages for tables."""
         return any(rules.routes.rules for rules in self._from.values())
 
+    def finished_tables(self) -> set[str]:
+        """Names of the tables that rules of finished batches sent messages to."""
+        last = self._last("commits")
+        return {name for start, found in self._from.items() if start <= last for name in found.routes.tables()}
+
     def policies(self, retry_prefix: str = "") -> Policies:
         """The policies of all batches that may still be run; ``retry_prefix`` is that of the topics of retries."""
         starts = [self._next, *sorted(start for start in self._from if start > self._next)]

@@ -28,7 +28,12 @@ def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInFor
     if only := [rule.topic for rule in settings.sinks.rules if KAFKA not in rule.to]:
         _LOGGER.info("For tables only: %s. Producers with delivery='direct' write there all the same.", ", ".join(only))
     for name, destination in destinations.items():
-        destination.prepare()
+        if not destination.prepare() and name in rules.finished_tables():
+            _LOGGER.warning(
+                "Table %s is missing or empty, but earlier batches had rules for it. The job does not write their rows "
+                "again: stop it and restore the table if it had rows.",
+                name,
+            )
         try_staging(name, destination.root)
     return destinations
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take, first_line
-from streaming.folders import Folder, open_folder
+from streaming.folders import MARK, Folder, open_folder, refuse_deleted
 from streaming.tables.staging import TABLE_SCHEMA
 
 _LOG = "_delta_log"
@@ -46,8 +46,9 @@ class DeltaTableDestination:
         self._name = name
         self._spark = spark
         self.root = root
+        self._seen = False
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Make the folder. The table is made by the first batch.
 
         Raises:
@@ -72,6 +73,9 @@ class DeltaTableDestination:
                 raise
         if problem:
             raise ConfigurationError(f"sinks.tables.{self._name}: the table in {self.root.uri} {problem}.")
+        open_folder(self._name, self.root, MARK)
+        self._seen = _LOG in names
+        return self._seen or MARK in names
 
     def _unfit(self) -> str:
         """Why batches cannot be appended to the table that is there; empty: they can."""
@@ -89,6 +93,8 @@ class DeltaTableDestination:
         paths = [f"{self.root.uri}/{folder}/{file}" for file in files]
         literally = {"ignoreMissingFiles": "false", "__globPaths__": "false"}  # a name may look like a pattern
         try:
+            if self._seen:
+                refuse_deleted(self.root, _LOG)
             rows = self._spark.read.options(**literally).parquet(*paths)
             write = rows.write.format("delta").mode("append")
             application = f"checkback-{batch.query_id}-{self._name}"
@@ -96,6 +102,7 @@ class DeltaTableDestination:
             settled = self._settle(application, batch.number) or self._has(application, batch.number)
         except (PySparkException, Py4JError, OSError) as error:
             raise could_not_take(self._name, batch.number, first_line(error)) from error
+        self._seen = True
         if not settled:
             problem = "its commit is not in the table's log: another process that wrote to the table has replaced it"
             raise could_not_take(self._name, batch.number, problem)

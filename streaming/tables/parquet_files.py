@@ -3,7 +3,7 @@
 from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take, first_line
-from streaming.folders import Folder, open_folder
+from streaming.folders import MARK, Folder, open_folder, refuse_deleted
 
 BATCH_FOLDER = "checkback_batch"
 """A folder's name is ``checkback_batch=<query id>-<destination>-<batch>``: readers know that form, and look into it."""
@@ -19,8 +19,9 @@ class ParquetFilesDestination:
     def __init__(self, name: str, root: Folder) -> None:
         self._name = name
         self.root = root
+        self._marked = False
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Make the folder.
 
         Raises:
@@ -32,6 +33,9 @@ class ParquetFilesDestination:
                 f"sinks.tables.{self._name}: {self.root.uri} is a Delta table: set kind = 'delta', or name another "
                 "folder."
             )
+        open_folder(self._name, self.root, MARK)
+        self._marked = True
+        return any(name == MARK or name.startswith(BATCH_FOLDER) for name in names)
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
         """Move a batch into place.
@@ -47,6 +51,8 @@ class ParquetFilesDestination:
         target = f"{BATCH_FOLDER}={batch.query_id}-{self._name}-{batch.number:010d}"
         unnamed = f"{BATCH_FOLDER}={batch.query_id}-{batch.number:010d}"  # as up to November 2026
         try:
+            if self._marked:
+                refuse_deleted(self.root, MARK)
             if self.root.exists(target) or self.root.exists(unnamed):
                 return
             self.root.make(whole)

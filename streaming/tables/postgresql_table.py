@@ -88,7 +88,7 @@ class PostgresqlDestination:
         # beside the table, unless it says where
         self._progress = _quoted(progress if "." in progress else f"{schema}{dot}{progress}")
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Make the tables that are missing, and write rows as long as the protocol allows, which are rolled back.
 
         Raises:
@@ -98,10 +98,11 @@ class PostgresqlDestination:
         try:
             with self._connection() as connection:
                 self._refuse_another_encoding(connection)
-                self._create_missing(connection)
+                was_there = self._create_missing(connection)
                 self._refuse_another_key(connection)
                 self._write(connection, Batch("", 0, "", every_partition_writes=False), [trial_rows()])
                 connection.rollback()
+                return was_there
         except Py4JJavaError as error:
             problem = _problem(error)
             say: type[CheckbackError] = DestinationError if _may_pass(error) else ConfigurationError
@@ -206,20 +207,22 @@ class PostgresqlDestination:
         if problem is not None:
             raise ConfigurationError(f"sinks.tables.{self._name}: {self._settings.url}: {problem}")
 
-    def _create_missing(self, connection: Any) -> None:
+    def _create_missing(self, connection: Any) -> bool:
         # not IF NOT EXISTS, which asks for the right to create also when there is nothing to
         columns = ", ".join(f'"{column}" {kind}' for column, kind in COLUMNS.items())
         progress = "query text, destination text, batch bigint NOT NULL, PRIMARY KEY (query, destination)"
+        there = []
         for table, shape in ((self._table, f"{columns}, PRIMARY KEY ({', '.join(KEY)})"), (self._progress, progress)):
-            with self._statement(connection, "SELECT to_regclass(?) IS NULL") as asked:
+            with self._statement(connection, "SELECT to_regclass(?) IS NOT NULL") as asked:
                 asked.setString(1, table)
                 found = asked.executeQuery()
                 found.next()
-                missing = bool(found.getBoolean(1))
-            if missing:
+                there.append(bool(found.getBoolean(1)))
+            if not there[-1]:
                 with self._statement(connection, f"CREATE TABLE {table} ({shape})") as create:
                     create.executeUpdate()
         connection.commit()
+        return there[0]
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[Any]:

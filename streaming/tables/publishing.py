@@ -26,8 +26,11 @@ class Destination(Protocol):
     root: Folder
     """Where its rows are staged."""
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Make what is missing, and find out whether it can be written to.
+
+        Returns:
+            Whether it was there: an earlier start had made it, or it has rows.
 
         Raises:
             ConfigurationError: it cannot, and will not until somebody changes something.
@@ -49,6 +52,9 @@ class RoutingInForce(Protocol):
 
     def any_routes(self) -> bool:
         """Whether any batch, past or to come, may have messages for tables."""
+
+    def finished_tables(self) -> set[str]:
+        """Names of the tables that finished batches may have rows in."""
 
     def routes_of(self, batch: int) -> Routes:
         """Where the batch's messages go, in all its runs."""

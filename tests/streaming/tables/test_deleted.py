@@ -1,0 +1,78 @@
+"""A table that is deleted: the job stops or warns instead of making an empty one without a word."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from checkback.exceptions import DestinationError
+from tests.streaming.tables.driver import Query, messages, publisher
+from tests.tables import Database, Table, delta_table, parquet_table
+
+ORDERS = "orders"
+
+
+def delete(table: Table, request: pytest.FixtureRequest) -> None:
+    if table.settings["kind"] == "postgresql":
+        database: Database = request.getfixturevalue("database")
+        database.run(f"DROP TABLE {table.settings['table']}")
+    else:
+        shutil.rmtree(table.settings["path"])
+
+
+def test_a_table_deleted_while_the_job_runs_stops_it_and_the_next_start_warns(
+    query: Query, table: Table, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = query.driver(table.sinks())
+    driver.run(0, messages(ORDERS, 0))
+    query.commit(0)
+    delete(table, request)
+    with pytest.raises(DestinationError, match=r"was deleted while the job ran|does not exist"):
+        driver.run(1, messages(ORDERS, 1))
+    with pytest.raises(DestinationError, match=r"was deleted while the job ran|does not exist"):
+        driver.run(1, messages(ORDERS, 1))
+    assert warnings(caplog) == []
+    if table.settings["kind"] != "postgresql":
+        shutil.rmtree(table.settings["path"])  # what was staged
+    query.driver(table.sinks()).run(1, messages(ORDERS, 1))
+    assert [row["id"] for row in table.read()] == ["tx-1"], "the batch that was cut off"
+    [said] = warnings(caplog)
+    assert said.startswith(f"Table {table.name} is missing or empty, but earlier batches had rules for it.")
+
+
+def warnings(log: pytest.LogCaptureFixture) -> list[str]:
+    named = [record for record in log.records if record.name == "streaming.tables.building"]
+    return [record.getMessage() for record in named if record.levelno == logging.WARNING]
+
+
+def test_what_was_never_there_or_still_is_causes_no_warning(
+    query: Query, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table of which no message has come yet, through several starts."""
+    publisher(query.settings(table.sinks()), query.spark)
+    for number in range(2):
+        query.driver(table.sinks({"topic": "orders", "to": [table.name]})).run(
+            number, messages(query.place.real_topic, number)
+        )
+        query.commit(number)
+    for number in range(2, 4):
+        query.driver(table.sinks()).run(number, messages(ORDERS, number))
+        query.commit(number)
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("kind", [delta_table, parquet_table])
+def test_a_table_deleted_before_its_mark_was_made_is_warned_of(
+    query: Query, tmp_path: Path, kind: type, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = kind(tmp_path / "table")
+    query.driver(table.sinks()).run(0, messages(ORDERS, 0))
+    query.commit(0)
+    shutil.rmtree(tmp_path / "table" / "_checkback_table")  # as an earlier version has left it
+    query.driver(table.sinks()).run(1, messages(ORDERS, 1))
+    query.commit(1)
+    assert warnings(caplog) == []
+    shutil.rmtree(tmp_path / "table")
+    query.driver(table.sinks())
+    assert len(warnings(caplog)) == 1
