@@ -24,7 +24,6 @@ from streaming.batch.java_errors import CAUSE, first_line
 from streaming.batch.stores import in_store, send
 
 MARK = "_checkback_table"
-"""Only a start makes this folder, so a destination without it was deleted or is new."""
 _LASTING = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
 _LASTING_IN_JAVA = re.compile(
     r"AccessControl|AccessDenied|ClassNotFound|FileAlreadyExists|FileNotFound|IllegalArgument|InvalidPath"
@@ -114,15 +113,15 @@ def _entries_to_disk(folder: Path) -> None:
             raise
 
 
-def open_folder(destination: str, root: Folder, folder: str = "") -> list[str]:
-    """Make a destination's folder, or a folder in it, and give the names in the first.
+def open_folder(destination: str, root: Folder) -> list[str]:
+    """Make a destination's folder, and give the names in it.
 
     Raises:
         ConfigurationError: it cannot be made or read, and waiting does not help.
         DestinationError: its store does not answer, or not now.
     """
     try:
-        root.make(folder)
+        root.make("")
         return root.children()
     except Exception as error:  # Java's exceptions come as py4j's
         problem = first_line(error)
@@ -132,12 +131,10 @@ def open_folder(destination: str, root: Folder, folder: str = "") -> list[str]:
         ) from error
 
 
-def refuse_deleted(folder: Folder, name: str) -> None:
-    """Raise FileNotFoundError if a table that this run has used has lost the folder ``name``."""
-    if not folder.exists(name):
-        raise FileNotFoundError(
-            f"the table in {folder.uri} was deleted while the job ran. Restore it, or the next start makes an empty one"
-        )
+def refuse_deleted(root: Folder, mark: str) -> None:
+    """Raise FileNotFoundError if a destination's folder has lost the ``mark`` that the start has made in it."""
+    if not root.exists(mark):
+        raise FileNotFoundError(f"{root.uri} was deleted while the job ran. Restore it, or a start makes an empty one")
 
 
 class LocalFolder:

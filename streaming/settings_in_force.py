@@ -113,8 +113,7 @@ class SettingsInForce:
 
     def finished_tables(self) -> set[str]:
         """Names of the tables that rules of finished batches sent messages to."""
-        last = self._last("commits")
-        return {name for start, found in self._from.items() if start <= last for name in found.routes.tables()}
+        return set().union(*(self.of_batch(n).routes.tables() for n in self._from if n <= self._last("commits")))
 
     def policies(self, retry_prefix: str = "") -> Policies:
         """The policies of all batches that may still be run; ``retry_prefix`` is that of the topics of retries."""

@@ -15,7 +15,9 @@ from streaming.tables.publishing import Destination, Publisher, RoutingInForce, 
 _LOGGER = logging.getLogger(__name__)
 
 
-def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInForce) -> dict[str, Destination]:
+def destinations_of(
+    settings: Settings, spark: SparkSession, rules: RoutingInForce, cluster: str
+) -> dict[str, Destination]:
     """All tables, ready to be written to; none when every message goes to Kafka. The checkpoint is left as it is.
 
     Raises:
@@ -24,15 +26,13 @@ def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInFor
     """
     if not (rules.any_routes() or settings.sinks.rules):
         return {}
-    destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
+    destinations = {name: _destination(name, settings, spark, cluster) for name in settings.sinks.tables}
     if only := [rule.topic for rule in settings.sinks.rules if KAFKA not in rule.to]:
         _LOGGER.info("For tables only: %s. Producers with delivery='direct' write there all the same.", ", ".join(only))
     for name, destination in destinations.items():
         if not destination.prepare() and name in rules.finished_tables():
             _LOGGER.warning(
-                "Table %s is missing or empty, but earlier batches had rules for it. The job does not write their rows "
-                "again: stop it and restore the table if it had rows.",
-                name,
+                "Table %s is missing or empty, but had rules before. Stop and restore it if it had rows.", name
             )
         try_staging(name, destination.root)
     return destinations
@@ -45,10 +45,11 @@ def publisher_of(
     return Publisher(destinations, rules, failpoint) if rules.any_routes() else None
 
 
-def _destination(name: str, settings: Settings, spark: SparkSession) -> Destination:
+def _destination(name: str, settings: Settings, spark: SparkSession, cluster: str) -> Destination:
     table = settings.sinks.tables[name]
     if isinstance(table, ParquetFiles):
         return ParquetFilesDestination(name, folder_at(spark, table.path))
     if isinstance(table, PostgresqlTable):
-        return PostgresqlDestination(name, spark, folder_at(spark, settings.job.checkpoint), table)
+        source = f"{settings.kafka.topics.half} in cluster {cluster}"
+        return PostgresqlDestination(name, spark, folder_at(spark, settings.job.checkpoint), table, source)
     return DeltaTableDestination(name, spark, folder_at(spark, table.path))

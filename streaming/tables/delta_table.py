@@ -1,7 +1,6 @@
 """A Delta Lake table: the rows of a batch are one commit of its log, with the batch's number in it."""
 
 import json
-import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,13 +18,9 @@ from streaming.tables.staging import TABLE_SCHEMA
 
 _LOG = "_delta_log"
 _RETENTION = "delta.setTransactionRetentionDuration"
-_CHECK = "delta.constraints."
+_CHECK, _FOR_GOOD = "delta.constraints.", "A message that violates it would stop the job for good"
 _GENERATED = {"delta.generationExpression", "delta.identity.start"}
-_OWN_RULES = {"__CHAR_VARCHAR_TYPE_STRING", *_GENERATED}
-_FILLED = {"CURRENT_DEFAULT", *_GENERATED}
-_LATER_DELTA = re.compile(r"DELTA_UNSUPPORTED_FEATURES|DELTA_INVALID_PROTOCOL|UnsupportedTableFeature|InvalidProtocol")
-_NO_FOLDERS = ("key", "value", "producer_group")
-"""Columns that no folder's name can hold: bytes, and text that is longer than a file's name."""
+_NO_FOLDERS = ("key", "value", "producer_group")  # bytes, and text that is longer than a file's name
 _NULLS = ("partition", "key", "value")
 _NEWEST_ENTRIES = 100
 """Looked through for a commit that was just made: other processes may have added some behind it."""
@@ -46,7 +41,6 @@ class DeltaTableDestination:
         self._name = name
         self._spark = spark
         self.root = root
-        self._seen = False
 
     def prepare(self) -> bool:
         """Make the folder. The table is made by the first batch.
@@ -69,13 +63,12 @@ class DeltaTableDestination:
             problem = self._unfit() if _LOG in names else ""
         except (PySparkException, Py4JError) as error:
             problem = f"cannot be used: {first_line(error)}"
-            if not _LATER_DELTA.search(problem):
+            if "DELTA_UNSUPPORTED_FEATURES" not in problem and "DELTA_INVALID_PROTOCOL" not in problem:
                 raise
         if problem:
             raise ConfigurationError(f"sinks.tables.{self._name}: the table in {self.root.uri} {problem}.")
-        open_folder(self._name, self.root, MARK)
-        self._seen = _LOG in names
-        return self._seen or MARK in names
+        self.root.make(MARK)
+        return _LOG in names or MARK in names
 
     def _unfit(self) -> str:
         """Why batches cannot be appended to the table that is there; empty: they can."""
@@ -93,8 +86,7 @@ class DeltaTableDestination:
         paths = [f"{self.root.uri}/{folder}/{file}" for file in files]
         literally = {"ignoreMissingFiles": "false", "__globPaths__": "false"}  # a name may look like a pattern
         try:
-            if self._seen:
-                refuse_deleted(self.root, _LOG)
+            refuse_deleted(self.root, MARK)
             rows = self._spark.read.options(**literally).parquet(*paths)
             write = rows.write.format("delta").mode("append")
             application = f"checkback-{batch.query_id}-{self._name}"
@@ -102,7 +94,6 @@ class DeltaTableDestination:
             settled = self._settle(application, batch.number) or self._has(application, batch.number)
         except (PySparkException, Py4JError, OSError) as error:
             raise could_not_take(self._name, batch.number, first_line(error)) from error
-        self._seen = True
         if not settled:
             problem = "its commit is not in the table's log: another process that wrote to the table has replaced it"
             raise could_not_take(self._name, batch.number, problem)
@@ -142,8 +133,7 @@ def _refusing_property(metadata: Any) -> str:
         return f"has the property {_RETENTION}, after which a repeated batch would be there twice: remove it"
     for name in str(properties.keys().mkString("\n")).split("\n"):
         if name.startswith(_CHECK):
-            rule = f"{name.removeprefix(_CHECK)}: {properties.apply(name)}"
-            return f"has the constraint {rule}. A message that violates it would stop the job for good: drop it"
+            return f"has the constraint {name.removeprefix(_CHECK)}: {properties.apply(name)}. {_FOR_GOOD}: drop it"
     unfit = [name for name in str(metadata.partitionColumns().mkString("\n")).split("\n") if name in _NO_FOLDERS]
     return f"is partitioned by {unfit[0]}, but no folder's name can hold each {unfit[0]}" if unfit else ""
 
@@ -159,9 +149,10 @@ def _unfit_column(metadata: Any) -> str:
             return f"has no column {wanted.name} of the type {kind}"
         if wanted.name in _NULLS and not column.nullable:
             return f"refuses nulls in its column {wanted.name}"
-        if not _OWN_RULES.isdisjoint(column.metadata):
+        if not {"__CHAR_VARCHAR_TYPE_STRING", *_GENERATED}.isdisjoint(column.metadata):
             ruled.append(column.name)
     if ruled:
         return f"has its own rule for the column {ruled[0]} (a length, an expression): remove the rule"
-    needed = [name for name, column in columns.items() if not column.nullable and _FILLED.isdisjoint(column.metadata)]
+    filled = {"CURRENT_DEFAULT", *_GENERATED}
+    needed = [name for name, column in columns.items() if not column.nullable and filled.isdisjoint(column.metadata)]
     return f"has a column {needed[0]} that is NOT NULL and not the job's" if needed else ""

@@ -17,9 +17,8 @@ class ParquetFilesDestination:
     """
 
     def __init__(self, name: str, root: Folder) -> None:
-        self._name = name
+        self._name, self._mark = name, ""
         self.root = root
-        self._marked = False
 
     def prepare(self) -> bool:
         """Make the folder.
@@ -33,9 +32,9 @@ class ParquetFilesDestination:
                 f"sinks.tables.{self._name}: {self.root.uri} is a Delta table: set kind = 'delta', or name another "
                 "folder."
             )
-        open_folder(self._name, self.root, MARK)
-        self._marked = True
-        return any(name == MARK or name.startswith(BATCH_FOLDER) for name in names)
+        self.root.make(MARK)
+        self._mark = MARK
+        return any(name.startswith((MARK, BATCH_FOLDER)) for name in names)
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
         """Move a batch into place.
@@ -51,8 +50,7 @@ class ParquetFilesDestination:
         target = f"{BATCH_FOLDER}={batch.query_id}-{self._name}-{batch.number:010d}"
         unnamed = f"{BATCH_FOLDER}={batch.query_id}-{batch.number:010d}"  # as up to November 2026
         try:
-            if self._marked:
-                refuse_deleted(self.root, MARK)
+            refuse_deleted(self.root, self._mark)
             if self.root.exists(target) or self.root.exists(unnamed):
                 return
             self.root.make(whole)

@@ -1,6 +1,7 @@
 """A table in PostgreSQL, by JDBC: the rows of a batch and the note that they are in, in one database transaction."""
 
 import contextlib
+import hashlib
 import json
 import logging
 from base64 import b64encode
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 from checkback.exceptions import CheckbackError, ConfigurationError, DestinationError
 from conf import PostgresqlTable
 from streaming.batch.batch import Batch
-from streaming.batch.java_errors import could_not_take
+from streaming.batch.java_errors import could_not_take, first_line
 from streaming.folders import Folder
 from streaming.tables.staging import file_system_of, trial_rows
 
@@ -55,6 +56,11 @@ FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
 LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype IN ('p', 'u')
 WHERE i.indrelid = to_regclass(?) AND i.indisunique ORDER BY x.relname
 """
+SOURCE = "checkback-source"  # in place of a query's id: that row has the half topic of a table's rows, as a number
+_SOURCE = f"""(query, destination, batch)
+SELECT '{SOURCE}', n.nspname || '.' || c.relname, ? FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(?) ON CONFLICT (query, destination) DO UPDATE SET batch = p.batch RETURNING destination, batch
+"""  # noqa: S608  (a constant)
 COLUMNS = {
     "id": "text",
     "topic": "text",
@@ -76,8 +82,8 @@ class PostgresqlDestination:
     whose id and place are there is replaced, so messages that a new checkpoint delivers again are there once, too.
     """
 
-    def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable) -> None:
-        self._name = name
+    def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable, source: str) -> None:
+        self._name, self._source = name, source
         self._jvm: Any = spark.sparkContext._jvm
         self.root = root
         self._settings = settings
@@ -102,11 +108,13 @@ class PostgresqlDestination:
                 self._refuse_another_key(connection)
                 self._write(connection, Batch("", 0, "", every_partition_writes=False), [trial_rows()])
                 connection.rollback()
+                self._refuse_another_source(connection)
                 return was_there
         except Py4JJavaError as error:
-            problem = _problem(error)
             say: type[CheckbackError] = DestinationError if _may_pass(error) else ConfigurationError
-            raise say(f"sinks.tables.{self._name}: {self._settings.url} cannot be used: {problem}.") from error
+            raise say(
+                f"sinks.tables.{self._name}: {self._settings.url} cannot be used: {first_line(error)}."
+            ) from error
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
         """Write a batch.
@@ -127,8 +135,7 @@ class PostgresqlDestination:
                     connection.commit()
                 self._committed = batch.number
         except (Py4JJavaError, OSError, pa.ArrowException) as error:
-            problem = _problem(error) if isinstance(error, Py4JJavaError) else str(error)
-            raise could_not_take(self._name, batch.number, problem) from error
+            raise could_not_take(self._name, batch.number, first_line(error)) from error
 
     def _write(self, connection: Any, batch: Batch, chunks: Iterable[pa.RecordBatch]) -> bool:
         """Steps 1 to 4 without the commit; False when the batch is in already."""
@@ -207,6 +214,23 @@ class PostgresqlDestination:
         if problem is not None:
             raise ConfigurationError(f"sinks.tables.{self._name}: {self._settings.url}: {problem}")
 
+    def _refuse_another_source(self, connection: Any) -> None:
+        """Positions of half messages are unique in one cluster and prefix only, so another's rows would be replaced."""
+        own = int.from_bytes(hashlib.sha256(self._source.encode()).digest()[:8], "big", signed=True)
+        with self._statement(connection, f"INSERT INTO {self._progress} AS p {_SOURCE}") as asked:
+            asked.setLong(1, own)
+            asked.setString(2, self._table)
+            found = asked.executeQuery()
+            found.next()
+            table, owner = str(found.getString(1)), int(found.getLong(2))
+        connection.commit()
+        if owner != own:
+            forget = f"DELETE FROM {self._progress} WHERE query = '{SOURCE}' AND destination = '{table}';"  # noqa: S608  (for people)
+            raise ConfigurationError(
+                f"sinks.tables.{self._name}: {self._settings.url}: {table} has rows of another half topic, not of "
+                f"{self._source}. Name another table. To hand this one over, stop the other job and run: {forget}"
+            )
+
     def _create_missing(self, connection: Any) -> bool:
         # not IF NOT EXISTS, which asks for the right to create also when there is nothing to
         columns = ", ".join(f'"{column}" {kind}' for column, kind in COLUMNS.items())
@@ -270,11 +294,6 @@ def _may_pass(error: Py4JJavaError) -> bool:
 
 def _quoted(name: str) -> str:
     return ".".join(f'"{part}"' for part in name.split("."))
-
-
-def _problem(error: Py4JJavaError) -> str:
-    """What the database says, on one line."""
-    return " ".join(str(error.java_exception.getMessage()).split()).rstrip(".")
 
 
 def _chunks(uris: list[str], store: str) -> Iterator[pa.RecordBatch]:

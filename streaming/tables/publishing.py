@@ -27,10 +27,7 @@ class Destination(Protocol):
     """Where its rows are staged."""
 
     def prepare(self) -> bool:
-        """Make what is missing, and find out whether it can be written to.
-
-        Returns:
-            Whether it was there: an earlier start had made it, or it has rows.
+        """Make what is missing, and find out whether it can be written to; gives whether the table was there.
 
         Raises:
             ConfigurationError: it cannot, and will not until somebody changes something.

@@ -45,7 +45,7 @@ def publisher(settings: Settings, spark: SparkSession, failpoint: FailpointHook 
     """That of a driver which has just started; the newest batch is in Kafka."""
     rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
     rules.take(BatchSettings.of(settings), settings.sinks.tables, lambda _batch: True)
-    return publisher_of(rules, destinations_of(settings, spark, rules), failpoint)
+    return publisher_of(rules, destinations_of(settings, spark, rules, "cluster"), failpoint)
 
 
 class Query:

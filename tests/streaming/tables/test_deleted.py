@@ -2,13 +2,12 @@
 
 import logging
 import shutil
-from pathlib import Path
 
 import pytest
 
 from checkback.exceptions import DestinationError
 from tests.streaming.tables.driver import Query, messages, publisher
-from tests.tables import Database, Table, delta_table, parquet_table
+from tests.tables import Database, Table
 
 ORDERS = "orders"
 
@@ -38,7 +37,7 @@ def test_a_table_deleted_while_the_job_runs_stops_it_and_the_next_start_warns(
     query.driver(table.sinks()).run(1, messages(ORDERS, 1))
     assert [row["id"] for row in table.read()] == ["tx-1"], "the batch that was cut off"
     [said] = warnings(caplog)
-    assert said.startswith(f"Table {table.name} is missing or empty, but earlier batches had rules for it.")
+    assert said.startswith(f"Table {table.name} is missing or empty, but had rules before.")
 
 
 def warnings(log: pytest.LogCaptureFixture) -> list[str]:
@@ -60,19 +59,3 @@ def test_what_was_never_there_or_still_is_causes_no_warning(
         query.driver(table.sinks()).run(number, messages(ORDERS, number))
         query.commit(number)
     assert warnings(caplog) == []
-
-
-@pytest.mark.parametrize("kind", [delta_table, parquet_table])
-def test_a_table_deleted_before_its_mark_was_made_is_warned_of(
-    query: Query, tmp_path: Path, kind: type, caplog: pytest.LogCaptureFixture
-) -> None:
-    table = kind(tmp_path / "table")
-    query.driver(table.sinks()).run(0, messages(ORDERS, 0))
-    query.commit(0)
-    shutil.rmtree(tmp_path / "table" / "_checkback_table")  # as an earlier version has left it
-    query.driver(table.sinks()).run(1, messages(ORDERS, 1))
-    query.commit(1)
-    assert warnings(caplog) == []
-    shutil.rmtree(tmp_path / "table")
-    query.driver(table.sinks())
-    assert len(warnings(caplog)) == 1

@@ -1,6 +1,8 @@
 """What is PostgreSQL's own: ids that come again, rights, addresses, and text it does not take."""
 
 import random
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, DestinationError
 from checkback.local.kafka import free_port
-from conf import Settings
+from checkback.wire.protocol import Topics
+from conf import PostgresqlTable, Settings
 from streaming.batch.batch import Batch
-from streaming.tables.postgresql_table import _chunks, copy_lines
+from streaming.folders import folder_at
+from streaming.tables.postgresql_table import PostgresqlDestination, _chunks, copy_lines
 from streaming.tables.routes import Routes
 from streaming.tables.staging import TABLE_SCHEMA, Staging, StagingPlan
 from tests.place import Place
@@ -230,3 +234,45 @@ def test_lines_keep_null_and_empty_apart() -> None:
     row = {"id": 'a,"b"\n', "topic": "", "headers": [], "producer_group": "g", "half": "0:1", "batch": 3}
     rows = pa.RecordBatch.from_pylist([row | {"key": b"", "value": None, "partition": None}], schema=TABLE_SCHEMA)
     assert copy_lines(rows) == b'"a,""b""\n","",,\\x,,[],"g","0:1",3\n'
+
+
+def test_another_half_topics_rows_are_not_replaced(
+    query: Query, place: Place, spark: SparkSession, warehouse: Table, database: Database
+) -> None:
+    """The first message of two half topics is 0:0 in both, and two producers may both name it order-1."""
+    query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1))
+    other = replace(place, topics=Topics(prefix=f"{place.topics.prefix}other."))
+    said = refused(other, spark, warehouse.settings)
+    assert "has rows of another half topic" in said
+    assert [row["id"] for row in warehouse.read()] == ["tx-1"]
+    query.driver(warehouse.sinks()).run(1, messages(ORDERS, 2))  # its own goes on
+    database.run(said.partition("and run: ")[2])
+    publisher(settings_of(other, warehouse.settings), spark)
+    assert "has rows of another half topic" in refused(place, spark, warehouse.settings)
+
+
+def test_two_that_start_at_once_do_not_both_get_a_table(
+    place: Place, spark: SparkSession, warehouse: Table, database: Database
+) -> None:
+    publisher(settings_of(place, warehouse.settings), spark)
+    folder = folder_at(spark, str(place.folder))
+    table = PostgresqlTable.model_validate(warehouse.settings)
+    both, refusals = threading.Barrier(2), []
+
+    def start(source: str) -> None:
+        destination = PostgresqlDestination("warehouse", spark, folder, table, source)
+        with destination._connection() as connection:
+            both.wait()
+            try:
+                destination._refuse_another_source(connection)
+            except ConfigurationError:
+                refusals.append(source)
+
+    forget = "DELETE FROM {}.checkback_progress"  # as in a table of an earlier version
+    database.run(forget.format(table.table.partition(".")[0]))
+    threads = [threading.Thread(target=start, args=(source,)) for source in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refusals) == 1
