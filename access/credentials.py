@@ -9,7 +9,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from access.policy import AccessPolicy
 from checkback.wire.signature import NotTrustedError
@@ -76,7 +76,7 @@ class Credentials:
 
     def _caller(self, key_id: str, fits: bool) -> Caller:  # noqa: FBT001  (the two are said together)
         if not fits or key_id not in self._accounts:
-            _refuse()
+            raise NotTrustedError("The key is not one of an account's, or its secret is another one.")
         return Caller(self._accounts[key_id], key_id)
 
 
@@ -85,7 +85,3 @@ def _ms_of(date_time: str) -> int:
         return int(datetime.strptime(date_time, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1_000
     except ValueError:
         raise NotTrustedError("x-mq-date-time is not a time like 20261126T235959Z.") from None
-
-
-def _refuse() -> NoReturn:
-    raise NotTrustedError("The key is not one of an account's, or its secret is another one.")

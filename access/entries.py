@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from shlex import quote
 
-from checkback.wire.rights import Operation, ResourceKind, Right
+from checkback.wire.rights import Operation, Right
 
 EVERYBODY = "User:*"
 ANYWHERE = "*"
@@ -53,9 +53,7 @@ def entries_of(rights: Sequence[Right], principal: str) -> tuple[AccessEntry, ..
 
 def kafka_acls_lines(rights: Sequence[Right], principal: str, bootstrap_servers: str) -> Iterator[str]:
     """Lines of a shell that give these rights: one for each resource."""
-    for (kind, name, prefixed), same in groupby(
-        sorted(rights, key=_resource), key=lambda one: (one.kind, one.name, one.prefixed)
-    ):
+    for (kind, name, prefixed), same in groupby(sorted(rights, key=_resource), key=_resource):
         operations = [f"--operation {one.operation}" for one in same]
         pattern = ["--resource-pattern-type prefixed"] if prefixed else []
         where = [f"kafka-acls.sh --bootstrap-server {quote(bootstrap_servers)}", "--add"]
@@ -88,35 +86,29 @@ def compare(rights: Sequence[Right], principal: str, entries: Collection[AccessE
 
 def _gives(entry: AccessEntry, right: Right) -> bool:
     """Whether all that the right says is allowed by the entry."""
-    return _operation_in(right.operation, entry.operation) and _covers(
-        (entry.kind, entry.name, entry.prefixed), (right.kind, right.name, right.prefixed)
-    )
+    return _operation_in(right.operation, entry.operation) and _covers(entry, right)
 
 
 def _within(entry: AccessEntry, right: Right) -> bool:
     """Whether the entry allows nothing that the right does not."""
-    return _operation_in(entry.operation, right.operation) and _covers(
-        (right.kind, right.name, right.prefixed), (entry.kind, entry.name, entry.prefixed)
-    )
+    return _operation_in(entry.operation, right.operation) and _covers(right, entry)
 
 
 def _touches(entry: AccessEntry, right: Right) -> bool:
     """Whether an entry that denies takes away something of the right."""
     needed = (right.operation, _ALL, Operation.DESCRIBE)  # whoever may not see a topic, cannot read it either
-    same = entry.operation in needed
-    of_entry, of_right = (entry.kind, entry.name, entry.prefixed), (right.kind, right.name, right.prefixed)
-    return same and (_covers(of_entry, of_right) or _covers(of_right, of_entry))
+    return entry.operation in needed and (_covers(entry, right) or _covers(right, entry))
 
 
 def _operation_in(wanted: str, given: str) -> bool:
     return given in (wanted, _ALL) or (wanted == Operation.DESCRIBE and given in _BRINGS_DESCRIBE)
 
 
-def _covers(wide: tuple[ResourceKind | str, str, bool], narrow: tuple[ResourceKind | str, str, bool]) -> bool:
-    if wide[0] != narrow[0]:
+def _covers(wide: AccessEntry | Right, narrow: AccessEntry | Right) -> bool:
+    """Whether the resources of one are among those of the other."""
+    if wide.kind != narrow.kind:
         return False
-    if wide[1] == _ANY_NAME and not wide[2]:  # Kafka's literal name for all
-        return True
-    if wide[2]:
-        return narrow[1].startswith(wide[1])
-    return wide[1:] == narrow[1:]
+    if wide.prefixed:
+        return narrow.name.startswith(wide.name)
+    # Kafka has a literal name for all
+    return wide.name == _ANY_NAME or (wide.name == narrow.name and not narrow.prefixed)

@@ -1,7 +1,7 @@
 """The files of ``access.policy`` and ``access.secrets``: one set of rules for the job, check services and gateways."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -65,11 +65,14 @@ class PolicyFiles:
         self, access: AccessSettings, clock: Callable[[], float] = monotonic, own: OwnKey | None = None
     ) -> None:
         self._policy, self._secrets, self._own = Path(access.policy), access.secrets, own
-        self._files = SettledFiles([Path(name) for name in (access.policy, access.secrets) if name], clock)
+        self._paths = [Path(name) for name in (access.policy, access.secrets) if name]
+        self._clock = clock
+        self._seen: tuple[Stamp | None, float] = (None, 0.0)
+        """The files as they were last looked at, and since when."""
         self.wrong = ""
         """Why the files as they are now are not in force; empty: they are."""
         try:
-            self._judged: tuple[Stamp, str] = self._files.stamp(), ""
+            self._judged: tuple[Stamp, str] = self._stamp(), ""
             """The files that were read last, and why they are not in force."""
             self._in_force = self._read()
         except OSError as error:
@@ -83,10 +86,10 @@ class PolicyFiles:
     def now(self) -> PolicyAndKeys:
         """What holds now: the same object until it changes. Mostly it only checks the files' dates and sizes."""
         try:
-            stamp = self._files.stamp()
+            stamp = self._stamp()
             if stamp == self._judged[0]:
                 self._report(self._judged[1])
-            elif self._files.settled(stamp):
+            elif self._settled(stamp):
                 self._judge(stamp)
         except OSError as error:  # it may pass without a change of the files
             self._report(str(self._unreadable(error)))
@@ -110,7 +113,7 @@ class PolicyFiles:
                 in_force = in_force.without_revoked(read.policy, "" if self._own is None else self._own.id)
             else:
                 in_force = read
-        if self._files.stamp() == stamp:
+        if self._stamp() == stamp:
             self._judged, self._in_force = (stamp, why), in_force
             self._report(why)
 
@@ -148,35 +151,21 @@ class PolicyFiles:
             _LOGGER.error("The access policy that was read before stays in force. %s", why)
         self.wrong = why
 
+    def _stamp(self) -> Stamp:
+        found = [path.stat() for path in self._paths]
+        return tuple(number for one in found for number in (one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino))
+
+    def _settled(self, stamp: Stamp) -> bool:
+        """Whether the files have been so for a second; to be called each time that they are looked at."""
+        seen, since = self._seen
+        if seen != stamp:
+            self._seen = (stamp, self._clock())
+            return False
+        return self._clock() - since >= _SETTLED_SECONDS
+
     def _unreadable(self, error: OSError) -> ConfigurationError:
         return ConfigurationError(f"access.policy: cannot read {error.filename or self._policy}: {error.strerror}.")
 
 
 def _covers(newer: Account | None, older: Account) -> bool:
     return newer is not None and {*older.groups} <= {*newer.groups} and older.roles <= newer.roles
-
-
-class SettledFiles:
-    """``clock`` gives seconds and does not run backwards."""
-
-    def __init__(self, paths: Sequence[Path], clock: Callable[[], float] = monotonic) -> None:
-        self._paths = tuple(paths)
-        self._clock = clock
-        self._seen: tuple[Stamp | None, float] = (None, 0.0)
-
-    def stamp(self) -> Stamp:
-        """What the files are now.
-
-        Raises:
-            OSError: one cannot be looked at.
-        """
-        found = [path.stat() for path in self._paths]
-        return tuple(number for one in found for number in (one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino))
-
-    def settled(self, stamp: Stamp) -> bool:
-        """Whether they have been so for a second; call it each time that they are looked at."""
-        seen, since = self._seen
-        if seen != stamp:
-            self._seen = (stamp, self._clock())
-            return False
-        return self._clock() - since >= _SETTLED_SECONDS

@@ -1,7 +1,8 @@
 """Whose signature counts, as one table, and whether a record of a producer group with keys has one of those."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from access.policy import AccessPolicy, AccountRole, Unnamed
@@ -43,27 +44,19 @@ class SignerRule(NamedTuple):
 
 
 _OWN_OR_JOB = "a key of its account, or of an account with the role job"
+_OF_ROLE = "a key of an account with the role {}"
+
+
+def _of_role(role: AccountRole) -> SignerRule:
+    return SignerRule(own=False, roles=frozenset({role}), what=_OF_ROLE.format(role), window_ms=SERVICES_WINDOW_MS)
+
+
 SIGNERS: Mapping[Writer, SignerRule] = {
     # the job moves what consumers have sent back, as their group
     Writer.PRODUCER: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what=_OWN_OR_JOB),
-    Writer.CHECK: SignerRule(
-        own=False,
-        roles=frozenset({AccountRole.CHECKS}),
-        what="a key of an account with the role checks",
-        window_ms=SERVICES_WINDOW_MS,
-    ),
-    Writer.OPERATOR: SignerRule(
-        own=False,
-        roles=frozenset({AccountRole.OPERATOR}),
-        what="a key of an account with the role operator",
-        window_ms=SERVICES_WINDOW_MS,
-    ),
-    Writer.JOB: SignerRule(
-        own=False,
-        roles=frozenset({AccountRole.JOB}),
-        what="a key of an account with the role job",
-        window_ms=SERVICES_WINDOW_MS,
-    ),
+    Writer.CHECK: _of_role(AccountRole.CHECKS),
+    Writer.OPERATOR: _of_role(AccountRole.OPERATOR),
+    Writer.JOB: _of_role(AccountRole.JOB),
     Writer.RETRY: SignerRule(own=True, roles=frozenset({AccountRole.JOB}), what=_OWN_OR_JOB),
 }
 _BY_JOB = frozenset({Writer.JOB, Writer.RETRY})
@@ -89,6 +82,7 @@ def signs(policy: AccessPolicy, group: str, writer: Writer) -> frozenset[str] | 
 
 
 _MOST_GROUPS = 10_000
+_Keys = Mapping[bytes, SigningKey]
 
 
 class SignedRecord(NamedTuple):
@@ -109,9 +103,9 @@ class Verifier:
     """Of one policy. ``keys`` are the secrets; a key without one fits nothing."""
 
     def __init__(self, policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> None:
-        self._policy = policy
-        self._keys = keys
-        self._signs: dict[tuple[str, Writer], Mapping[bytes, SigningKey] | None] = {}
+        remembering = lru_cache(_MOST_GROUPS)  # anybody may make groups up
+        self.may_sign: Callable[[str, Writer], _Keys | None] = remembering(partial(_may_sign, policy, keys))
+        """Of a group and a writer: the keys that may sign, by id; None if nothing has to be signed."""
 
     def needed(self, group: str, writer: Writer = Writer.PRODUCER) -> bool:
         """Whether what a writer writes of a group has to be signed."""
@@ -133,16 +127,10 @@ class Verifier:
             return f"it is signed with key {other:.64}; {needed}"
         return _unfit(said, may[said.key_id], record, place)
 
-    def may_sign(self, group: str, writer: Writer) -> Mapping[bytes, SigningKey] | None:
-        """The keys that may sign what a writer writes of a group, by id; None where nothing has to be signed."""
-        asked = (group, writer)
-        if asked not in self._signs:
-            if len(self._signs) >= _MOST_GROUPS:  # somebody makes names up
-                self._signs.clear()
-            may = signs(self._policy, group, writer)
-            known = self._keys.keys() & (may or ())
-            self._signs[asked] = None if may is None else {name.encode(): self._keys[name] for name in known}
-        return self._signs[asked]
+
+def _may_sign(policy: AccessPolicy, keys: Mapping[str, SigningKey], group: str, writer: Writer) -> _Keys | None:
+    may = signs(policy, group, writer)
+    return None if may is None else {name.encode(): keys[name] for name in keys.keys() & may}
 
 
 def _unfit(said: WrittenSignature, key: SigningKey, record: SignedRecord, place: bytes) -> str:

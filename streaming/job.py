@@ -23,7 +23,7 @@ from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
 from streaming import trial
-from streaming.access import PolicyFile, PolicyInForce, policy_file
+from streaming.access.policy_in_force import PolicyFile, PolicyInForce, policy_file
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.brokers.client import SinkSettings

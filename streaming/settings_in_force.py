@@ -14,7 +14,7 @@ from typing import Any
 from checkback.exceptions import CheckbackError, CheckpointMismatchError, ConfigurationError
 from conf import Settings, TransactionSettings
 from state import RULES_VERSION, Policies
-from streaming.access import POLICY, missing_secrets
+from streaming.access.policy_in_force import POLICY, missing_secrets
 from streaming.batch.kept_by_batch import KeptForm, refuse_torn
 from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.fairness.barred import BARRED

@@ -11,15 +11,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
+from access.refusals import Refused
 from checkback.exceptions import CheckbackError, InputCutShortError
-from state import Usage, summed
-from streaming.batch.batch import Batch, BatchReport, PartitionReport, held_changes, open_by_segment, tallies_of
+from state import Tally, Usage, summed
+from streaming.batch.batch import Batch, BatchReport, HeldUntil, PartitionReport, open_by_segment, summed_counts
 from streaming.batch.failpoints import Failpoint
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
 from streaming.kafka_sink.partition_writer import contents_of, write_partition
-from streaming.kafka_sink.reasons import reasons_of, refused_counts
+from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.prepared_map import BatchFunction, PreparedMap
@@ -146,11 +147,11 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
         published,
         summed(usages),
         reasons,
-        tallies_of(report.tallies for report in reports),
+        summed_counts(Tally, (report.tallies for report in reports)),
         open_by_segment(report.still_open for report in reports),
         examples=examples,
-        held=Counter(held_changes(report.held for report in reports)),
-        refused=Counter(refused_counts(report.refused for report in reports)),
+        held=summed_counts(HeldUntil, (report.held for report in reports)),
+        refused=summed_counts(Refused, (report.refused for report in reports)),
     )
 
 

@@ -8,6 +8,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http.client import HTTPConnection, HTTPSConnection
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -203,14 +204,9 @@ class CheckEndpoint:
         signing: SigningKey | None = None,
     ) -> None:
         lawful_group(group)
-        self._announce_to = (bootstrap_servers, group)
-        self._announce_with: dict[str, Any] = {
-            "batch": batch,
-            "answers_for": answers_for,
-            "topics": topics,
-            "kafka_options": kafka_options,
-            "signing": signing,
-        }
+        options = {"topics": topics, "kafka_options": kafka_options, "signing": signing}
+        announcing = partial(EndpointAnnouncer, bootstrap_servers, group, batch=batch, answers_for=answers_for)
+        self._announcing: partial[EndpointAnnouncer] = partial(announcing, **options)
         app = check_app(listener, group, key=key)
         announced_url(host, port or 1, advertised)  # before anything is opened: the free port is not known yet
         self._socket, self._process = listening_socket(host, port), os.getpid()
@@ -239,7 +235,7 @@ class CheckEndpoint:
                 raise CheckbackError("The check endpoint's server did not start.")
             time.sleep(0.01)
         try:
-            self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)
+            self._announcer = self._announcing(self.url)
         except BaseException:
             self.close()
             raise

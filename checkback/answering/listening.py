@@ -1,14 +1,23 @@
-"""The sockets at which our own HTTP servers listen, and the names by which clients may reach them."""
+"""Where our own HTTP servers listen, on a thread if need be, and the names by which clients may reach them."""
 
+import logging
 import socket
+import threading
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from checkback.answering.advertising import is_wildcard
+from checkback.answering.http_connections import BoundedConnection, BoundedServer
+
+_LOGGER = logging.getLogger(__name__)
+_STOP_SECONDS = 1
+"""For answers under way: what is then left of them is cut off."""
+_BACKLOG = 50
+"""Connections that wait to be taken, and are taken at once, before any is ended: of 2,048 all would be files first."""
 
 
 def listening_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -30,6 +39,42 @@ def listening_socket(host: str, port: int, *, shared: bool = False) -> socket.so
         listening = socket.create_server((host, port), reuse_port=shared)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+class _Connection(BoundedConnection):
+    """Each is a file of a process that has other work."""
+
+    most, of_address = 90, 45
+
+
+class ServerThread:
+    """Serves ``app`` at a socket until :meth:`stop`, on a thread that keeps no process from ending; logs no requests.
+
+    ``name``: the thread's, and what the log says has failed.
+    """
+
+    def __init__(self, app: ASGIApp, listening: socket.socket, name: str) -> None:
+        quiet = {"loop": "asyncio", "log_config": None, "log_level": "critical"}
+        self._server = BoundedServer(
+            app, _Connection, backlog=_BACKLOG, timeout_graceful_shutdown=_STOP_SECONDS, **quiet
+        )
+        self._listening, self._name = listening, name
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give the port back, within two seconds."""
+        self._server.should_exit = True
+        self._thread.join(2 * _STOP_SECONDS)
+        self._listening.close()  # it is closed already, unless an answer that takes long has held up everything
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._listening])
+        except Exception:
+            _LOGGER.exception("The HTTP server %s has failed: the program goes on without it.", self._name)
+        finally:
+            self._listening.close()
 
 
 class OwnNames:

@@ -145,14 +145,9 @@ class CheckRequest:
         ]
         if self.key is not None:
             ours.append((KEY, self.key))
-        if self.messages:
-            ours.append((MESSAGES, str(len(self.messages)).encode()))
-        if self.left_out:
-            ours.append((LEFT_OUT, str(self.left_out).encode()))
-        if self.lane:
-            ours.append((LANE, self.lane.encode()))
-        if self.ask_limit_ms:
-            ours.append((ASK_LIMIT_MS, str(self.ask_limit_ms).encode()))
+        count, limit_ms = len(self.messages), self.ask_limit_ms
+        seldom = ((MESSAGES, count), (LEFT_OUT, self.left_out), (LANE, self.lane), (ASK_LIMIT_MS, limit_ms))
+        ours += [(name, str(said).encode()) for name, said in seldom if said]
         value = pack(self.messages) if self.messages else self.value
         return self.transaction_id.encode(), value, [*ours, *self.headers]
 

@@ -3,7 +3,7 @@
 Whoever may commit for a group has written that.
 """
 
-from typing import Protocol
+from typing import Any
 
 from checkback.exceptions import ConfigurationError
 from checkback.wire.protocol import Topics
@@ -45,11 +45,6 @@ def is_own(group: str, topics: Topics) -> bool:
     return group.startswith(GROUPS) or group in own_groups(topics)
 
 
-class _Offset(Protocol):
-    @property
-    def metadata(self) -> str | None: ...
-
-
 def metadata_refused(who: str, error: object) -> ConfigurationError:
     """What to raise when brokers refuse what ``who`` stores beside an offset, because it is too long for them."""
     return ConfigurationError(
@@ -63,7 +58,7 @@ def without_end(metadata: str | None) -> str:
     return (metadata or "").partition(END)[0]
 
 
-def metadata_of(offset: _Offset) -> str:
+def metadata_of(offset: Any) -> str:
     """What was stored beside an offset that confluent-kafka gives; empty, too, where it cannot say."""
     try:
         return without_end(offset.metadata)

@@ -59,13 +59,18 @@ def several_too_large(messages: Sequence[Message], common: Headers) -> str:
         if wrong:
             return f"a message's {wrong}"
     each = header_bytes(common) + MESSAGE_BYTES
-    own = sum(len(one.value or b"") + len(one.key or b"") + header_bytes(one.headers) for one in messages)
+    own = sum(content_bytes(one.key, one.value, one.headers) for one in messages)
     return TOGETHER if own + each * len(messages) > MAX_UNFOLDED_BYTES else ""
 
 
 def header_bytes(headers: Headers) -> int:
     """Bytes of all names and values."""
     return sum(len(name.encode()) + len(content or b"") for name, content in headers)
+
+
+def content_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes of a message."""
+    return len(key or b"") + len(value or b"") + header_bytes(headers)
 
 
 class FairShares:

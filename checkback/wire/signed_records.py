@@ -223,9 +223,4 @@ def signature_header(
 
 def signed_message(place: bytes, key_id: bytes, time: bytes, content: bytes, ours: bytes) -> bytes:
     """What the code is of. ``content``: the hash as a string, or :data:`PLAIN`, and then all of it."""
-    return b"".join((begins(place, key_id), spelled_string(time), content, ours))
-
-
-def begins(place: bytes, key_id: bytes) -> bytes:
-    """What it begins with: of many records the same."""
-    return place + spelled_string(key_id)
+    return b"".join((place, spelled_string(key_id), spelled_string(time), content, ours))

@@ -4,7 +4,6 @@ import errno
 import logging
 import math
 import socket
-import threading
 import time
 from collections.abc import Iterable
 
@@ -13,17 +12,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checkback.answering.advertising import is_wildcard
-from checkback.answering.http_connections import BoundedConnection, BoundedServer
-from checkback.answering.listening import OwnNames, listening_socket
+from checkback.answering.listening import OwnNames, ServerThread, listening_socket
 from checkback.exceptions import ConfigurationError
 from checkback.wire.printable import printable
 from conf.settings import HttpSettings
 
 _LOGGER = logging.getLogger(__name__)
-_STOP_SECONDS = 1
-"""For pages that are being made: what is then left of them is cut off."""
-_BACKLOG = 50
-"""Connections that wait to be taken, and are taken at once, before any is ended: of 2,048 all would be files first."""
 _LOG_SECONDS = 60.0
 
 _HEADERS = {
@@ -39,22 +33,13 @@ _HEADERS = {
 }
 
 
-class _Connection(BoundedConnection):
-    """Each is a file of the job's own process."""
-
-    most, of_address = 90, 45
-
-
 class StatusServer:
-    """Serves ``app`` at ``http.host`` and ``http.port``, while it is started; it may be started and stopped often.
-
-    Its thread keeps no process from ending. It takes no signals and logs nothing of what is asked.
-    """
+    """Serves ``app`` at ``http.host`` and ``http.port``, while it is started; it may be started and stopped often."""
 
     def __init__(self, http: HttpSettings, app: ASGIApp) -> None:
         self._http = http
         self._app = app
-        self._running: tuple[BoundedServer, threading.Thread, socket.socket] | None = None
+        self._running: ServerThread | None = None
 
     @property
     def url(self) -> str:
@@ -78,38 +63,14 @@ class StatusServer:
             if error.errno == errno.EADDRINUSE:
                 return False
             raise _unusable(self._http, error) from error
-        server = BoundedServer(
-            self._app,
-            _Connection,
-            loop="asyncio",
-            log_config=None,
-            log_level="critical",
-            backlog=_BACKLOG,
-            timeout_graceful_shutdown=_STOP_SECONDS,
-        )
-        thread = threading.Thread(target=_serve, args=(server, listening), name="status-page-http", daemon=True)
-        self._running = server, thread, listening
-        thread.start()
+        self._running = ServerThread(self._app, listening, "status-page-http")
         return True
 
     def stop(self) -> None:
         """Give the port back, within two seconds. Harmless when nothing is served."""
         running, self._running = self._running, None
-        if running is None:
-            return
-        server, thread, listening = running
-        server.should_exit = True
-        thread.join(2 * _STOP_SECONDS)
-        listening.close()  # it is closed already, unless a page that takes long has held up everything
-
-
-def _serve(server: BoundedServer, listening: socket.socket) -> None:
-    try:
-        server.run(sockets=[listening])
-    except Exception:
-        _LOGGER.exception("The status page's server has failed: the job goes on without it.")
-    finally:
-        listening.close()
+        if running is not None:
+            running.stop()
 
 
 def _unusable(http: HttpSettings, error: OSError) -> ConfigurationError:

@@ -1,6 +1,6 @@
 """What the driver tells the tasks of a batch of the access policy, and what they make of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from streaming.access.signatures import RowRead, Signatures
 from streaming.batch.batch_word import BatchWord
 from streaming.batch.headers import Headers, unpack_headers
 
-_MOST_PAIRS = 10_000
+_MOST_NAMES = 10_000
 POLICY_WORD = BatchWord("checkback.access")
 """The policy of a batch as JSON; empty for none."""
 SECRETS_WORD = BatchWord("checkback.secrets")
@@ -28,29 +28,13 @@ class NotAllowed:
     """Why a producer group may not send to a topic; remembers what it has said."""
 
     def __init__(self, policy: AccessPolicy, own: Topics) -> None:
-        self._policy = policy
-        self._own = own
-        self._said: dict[tuple[str, str], str] = {}
-        self._accounts: dict[str, tuple[str, ...]] = {}
-
-    def reason(self, group: str, topic: str) -> str:
-        """Empty: it may."""
-        pair = (group, topic)
-        found = self._said.get(pair)
-        if found is None:
-            if len(self._said) >= _MOST_PAIRS:  # somebody makes names up
-                self._said.clear()
-            found = self._said[pair] = judge(self._policy, group, topic, self._own).reason
-        return found
-
-    def accounts_of(self, group: str) -> tuple[str, ...]:
+        remembering = lru_cache(_MOST_NAMES)  # anybody may make names up
+        self.reason: Callable[[str, str], str] = remembering(
+            lambda group, topic: judge(policy, group, topic, own).reason
+        )
+        """Of a group and a topic. Empty: it may."""
+        self.accounts_of: Callable[[str], tuple[str, ...]] = remembering(lambda group: tuple(policy.of_group(group)))
         """The accounts that a group belongs to, in the order of the file."""
-        found = self._accounts.get(group)
-        if found is None:
-            if len(self._accounts) >= _MOST_PAIRS:
-                self._accounts.clear()
-            found = self._accounts[group] = tuple(self._policy.of_group(group))
-        return found
 
 
 def why_not_together(policy: NotAllowed | None, group: str, topics: Iterable[str]) -> str:

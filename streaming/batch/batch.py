@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from state import OpenByTopic, OpenOf, Tallies, Tally, Usages
+from state import OpenByTopic, OpenOf, Tallies, Usages
 
+K = TypeVar("K", bound=tuple[Any, ...])
 OpenBySegment = dict[tuple[int, int], OpenByTopic]
 """What is undecided, by half partition and first offset of the segment."""
 
@@ -15,17 +16,17 @@ SIZES = frozenset({"read", "read_bytes", "state_bytes", "state_bytes_before"})
 """Counts of a batch that say how large it is, not what happened."""
 
 
-def tallies_to_json(tallies: Tallies) -> str:
-    """For :func:`tallies_of`."""
-    return json.dumps([[*tally, number] for tally, number in tallies.items()])
+def counts_to_json(counts: Mapping[K, int]) -> str:
+    """For :func:`summed_counts`."""
+    return json.dumps([[*key, number] for key, number in counts.items()])
 
 
-def tallies_of(texts: Iterable[str]) -> Tallies:
-    """The sum of what :func:`tallies_to_json` gave."""
-    summed = Tallies()
+def summed_counts(key_of: Callable[..., K], texts: Iterable[str]) -> Counter[K]:
+    """The sum of what :func:`counts_to_json` gave; ``key_of`` makes a key of its fields."""
+    summed = Counter[K]()
     for text in texts:
-        for name, group, size, number in json.loads(text):
-            summed[Tally(name, group, size)] += number
+        for *fields_of_key, number in json.loads(text):
+            summed[key_of(*fields_of_key)] += number
     return summed
 
 
@@ -55,20 +56,6 @@ class HeldUntil(NamedTuple):
 
 HeldChanges = Counter[HeldUntil]
 """How many messages: more than 0 of those that are held now, less of those that have been tried again."""
-
-
-def held_to_json(changes: HeldChanges) -> str:
-    """For :func:`held_changes`."""
-    return json.dumps([[*held, number] for held, number in changes.items()])
-
-
-def held_changes(texts: Iterable[str]) -> HeldChanges:
-    """The sum of what :func:`held_to_json` gave."""
-    summed = HeldChanges()
-    for text in texts:
-        for topic, until_s, reason, number in json.loads(text):
-            summed[HeldUntil(topic, until_s, reason)] += number
-    return summed
 
 
 @dataclass(frozen=True)
@@ -103,13 +90,13 @@ class PartitionReport:
     reasons: str = "[]"
     """Why messages were held, parked or rejected: see :mod:`streaming.kafka_sink.reasons`."""
     tallies: str = "[]"
-    """What is counted by producer group, or by how long it took: see :func:`tallies_of`."""
+    """What is counted by producer group, or by how long it took: see :func:`summed_counts`."""
     still_open: str = "[]"
-    """What is undecided in segments that have changed: likewise."""
+    """What is undecided in segments that have changed: see :func:`open_by_segment`."""
     held: str = "[]"
-    """Which messages are held, and which of those held before were tried again: likewise."""
+    """Which messages are held, and which of those held before were tried again: see :func:`summed_counts`."""
     refused: str = "[]"
-    """How many records the access policy has refused: see :mod:`streaming.kafka_sink.reasons`."""
+    """How many records the access policy has refused: likewise."""
     staged: str = "[]"
     """Files that tables are to take: fields of :class:`streaming.tables.staging.StagedFile`."""
 

@@ -111,10 +111,6 @@ class Quotas:
         """What all groups have; None when it is not known yet."""
         return self._total.now
 
-    def of_group(self, group: str) -> Usage:
-        """What a group has, as far as is known."""
-        return (self._total.now or {}).get(group, Usage())
-
     def barred(self, before: Barred, policy: AccessPolicy | None = None) -> Barred:
         """Whose new half messages are to be rejected from now on, given who was barred before."""
         if self._total.now is None:

@@ -17,14 +17,14 @@ from access.verifying import CHANGED, writer_of_half
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import Message
 from checkback.wire import protocol
-from checkback.wire.limits import header_bytes
+from checkback.wire.limits import content_bytes
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import HalfPosition, Topics
 from checkback.wire.signed_records import WrittenSignature, parted, spelled, spelled_content
 from state import BUNDLE, OutcomeKind
 from state.content import SHUFFLED_BYTES
 from state.outcomes import CHECK_PAYLOAD_BYTES
-from streaming.access import told_policy, told_verifier, why_not_together
+from streaming.access.told import told_policy, told_verifier, why_not_together
 from streaming.batch.headers import Headers, application_headers, packed_headers, unpack_headers
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.kafka_sink.holding import half_of
@@ -158,7 +158,7 @@ class Contents:
         The policy was asked of any other when it came: what is open is not held against a policy of later.
         """
         count = own_headers(unpack_headers(row["headers"])).get(protocol.MESSAGES, b"0")
-        came_whole = len(row["key"] or b"") + len(row["value"] or b"") + header_bytes(headers) <= SHUFFLED_BYTES
+        came_whole = content_bytes(row["key"], row["value"], headers) <= SHUFFLED_BYTES
         policy = None if came_whole else told_policy(self._topics)
         why_not = partial(why_not_together, policy, row["group"])
         wrong = wrong_with(row["value"], application_headers(row["headers"]), int(count), self._topics, why_not)

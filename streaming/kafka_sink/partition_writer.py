@@ -24,9 +24,8 @@ from streaming.batch.batch import (
     Batch,
     OpenBySegment,
     PartitionReport,
-    held_to_json,
+    counts_to_json,
     open_to_json,
-    tallies_to_json,
 )
 from streaming.batch.failpoints import Failpoint
 from streaming.batch.signing import Signing
@@ -94,7 +93,7 @@ class _Task:
         self._batch = batch
         self._partition = partition
         self._batches = batches
-        self._consumer = _progress_consumer(settings, batch.query_id)
+        self._consumer = _consumer(settings, progress_group(batch.query_id), "read_committed")
         self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
         self._beginning = Beginning(
             settings.client(),
@@ -141,7 +140,9 @@ class _Task:
 
     def _pass(self, limits: KnownLimits) -> PartitionReport:
         transaction, progress = self._beginning.open()  # 2, 3
-        refuse_another_run(_claim_consumer(self._settings), self._settings.topics, self._batch.run)
+        topics = self._settings.topics
+        claims = _consumer(self._settings, claim_group(topics), "read_uncommitted")
+        refuse_another_run(claims, topics, self._batch.run)
         verdict = judge_progress(
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
@@ -198,11 +199,11 @@ class _Task:
             spans.committed()
         report.counts = json.dumps(counts + builder.counts)
         report.usages = json.dumps(summed(usages))
-        report.tallies = tallies_to_json(told_apart)
+        report.tallies = counts_to_json(told_apart)
         report.still_open = open_to_json(still_open)
         report.reasons = builder.reasons.to_json()
-        report.held = held_to_json(builder.held)
-        report.refused = builder.refused.to_json()
+        report.held = counts_to_json(builder.held)
+        report.refused = counts_to_json(builder.refused.counts)
         return report
 
     def _builder(self, known: Known, limits: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
@@ -236,17 +237,10 @@ def _directory(settings: SinkSettings) -> TopicDirectory:
     return _of_worker(lambda: TopicDirectory(Brokers(settings.client())), "directory", settings.bootstrap_servers)
 
 
-def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
+def _consumer(settings: SinkSettings, group: str, isolation: str) -> Consumer:
     """Unlike producers, they fence nobody and can be kept."""
-    group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
-    consumer = partial(make_client, Consumer, settings.client(**group, **{"enable.auto.commit": False}))
-    return _of_worker(consumer, "progress", settings.bootstrap_servers, query_id)
-
-
-def _claim_consumer(settings: SinkSettings) -> Consumer:
-    group = {"group.id": claim_group(settings.topics), "isolation.level": "read_uncommitted"}
-    consumer = partial(make_client, Consumer, settings.client(**group, **{"enable.auto.commit": False}))
-    return _of_worker(consumer, "claim", settings.bootstrap_servers, settings.topics.prefix)
+    options = {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
+    return _of_worker(partial(make_client, Consumer, settings.client(**options)), settings.bootstrap_servers, group)
 
 
 def contents_of(settings: SinkSettings) -> Contents:

@@ -15,9 +15,6 @@ Reasons = Counter[Kind]
 Examples = dict[Kind, list[str]]
 """Ids of some of them."""
 
-RefusedCounts = Counter[Refused]
-"""How many records the access policy has refused."""
-
 _MOST_KINDS = 50
 _MOST_CHARACTERS = 200
 """A reason may have a part of a record in it."""
@@ -65,7 +62,7 @@ class AccessRefusals:
     """What the access policy has refused, of one state partition of one batch. Bounded likewise."""
 
     def __init__(self) -> None:
-        self._counts = RefusedCounts()
+        self.counts = Counter[Refused]()
 
     def add(self, reason: str, written: Headers) -> None:
         """Count a rejected record with these headers, if it was the policy that refused it."""
@@ -73,18 +70,5 @@ class AccessRefusals:
         group, topic = (own.get(name, b"").decode(errors="replace") for name in (GROUP, TOPIC))
         found = refused(reason, group, topic)
         if found is not None:
-            told_apart = found in self._counts or len(self._counts) < _MOST_REFUSED
-            self._counts[found if told_apart else _OTHERS_REFUSED] += 1
-
-    def to_json(self) -> str:
-        """For :func:`refused_counts`."""
-        return json.dumps([[*found, number] for found, number in self._counts.items()])
-
-
-def refused_counts(texts: Iterable[str]) -> RefusedCounts:
-    """The sum of what :meth:`AccessRefusals.to_json` gave."""
-    summed = RefusedCounts()
-    for text in texts:
-        for group, topic, reason, number in json.loads(text):
-            summed[Refused(group, topic, reason)] += number
-    return summed
+            told_apart = found in self.counts or len(self.counts) < _MOST_REFUSED
+            self.counts[found if told_apart else _OTHERS_REFUSED] += 1

@@ -28,7 +28,7 @@ from state import (
     rejected_record_offset,
     status_pause_ms,
 )
-from streaming.access import signed_dead_letter
+from streaming.access.told import signed_dead_letter
 from streaming.batch.batch import HeldChanges, HeldUntil
 from streaming.batch.bundles import bundled_messages
 from streaming.batch.headers import MARK_OF_OURS, Headers, application_headers, unpack_headers
@@ -254,9 +254,10 @@ class RecordBuilder:
         if kind == OutcomeKind.PARK_END:
             return self._to_parked(row, [(protocol.ENDED, self._not_taken.get(half_of(row), row["reason"]).encode())])
         if kind == OutcomeKind.REJECT_OP:
-            return self._rejected_op(row)
+            op, written = rejected_op(row), unpack_headers(row["headers"])
+            return self._rejected(row, self._topics.op, op.offset, written or _written(row, op))
         if kind == OutcomeKind.REJECT_RECORD:
-            return self._rejected_record(row)
+            return self._rejected(row, row["topic"], rejected_record_offset(row), unpack_headers(row["headers"]))
         return self._status(row, ended=kind == OutcomeKind.STATUS_END)
 
     def _check(self, row: dict[str, Any]) -> Record:
@@ -349,13 +350,6 @@ class RecordBuilder:
         self.reasons.add("rejected", row["reason"], "")
         self.refused.add(row["reason"], unpack_headers(row["headers"]))
         return letter
-
-    def _rejected_op(self, row: dict[str, Any]) -> Record:
-        op = rejected_op(row)
-        return self._rejected(row, self._topics.op, op.offset, unpack_headers(row["headers"]) or _written(row, op))
-
-    def _rejected_record(self, row: dict[str, Any]) -> Record:
-        return self._rejected(row, row["topic"], rejected_record_offset(row), unpack_headers(row["headers"]))
 
     def _rejected(self, row: dict[str, Any], topic: str, offset: int, written: Headers) -> Record:
         self.reasons.add("rejected", row["reason"], row["transaction_id"])

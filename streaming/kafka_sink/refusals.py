@@ -142,7 +142,8 @@ class Refusals:
         if error.code() not in TOO_LARGE and sent.without_key:
             without_key = next(record for record in self._records(rules, topic) if record.key is None)
             for _, why in self._refused([without_key]):
-                return KnownLimits({topic: _refused_as_a_whole(why) or TopicLimits(needs_key=True)})
+                rule = _whole(why) if why.code() in REFUSES_ALL else TopicLimits(needs_key=True)
+                return KnownLimits({topic: rule})
         return self._tried_one_by_one(topic, error, rules)
 
     def _measured(self, topic: str, largest: int, rules: KnownLimits) -> KnownLimits:
@@ -175,7 +176,8 @@ class Refusals:
             tried, left = probe_individually(self._client(), suspects, self._dated_ms, until)
             for index, why in tried.items():
                 refused[record_key(suspects[index])] = f"Kafka says: {why.str()}"
-                whole.extend(filter(None, [_refused_as_a_whole(why)]))
+                if why.code() in REFUSES_ALL:
+                    whole.append(_whole(why))
             untried.update(hash(record_key(suspects[index])) for index in left)
             suspects.clear()
 
@@ -196,10 +198,6 @@ class Refusals:
         return [(records[index], error) for index, error in tried.items()]
 
 
-def _refused_as_a_whole(error: KafkaError) -> TopicLimits | None:
-    """What a topic is known to do that would say so of any record of this sink; None when it is this record's fault."""
-    return _whole(error) if error.code() in REFUSES_ALL else None
-
-
 def _whole(error: KafkaError) -> TopicLimits:
+    """Of a topic that would say so of any record of this sink."""
     return TopicLimits(refused=f"Kafka says: {error.str()}", tried=True)

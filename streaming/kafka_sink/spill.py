@@ -27,6 +27,7 @@ class ReplayableBatches:
         self._in_memory: list[pa.RecordBatch] = []
         self._bytes = 0
         self._spilled = 0
+        """Number of pieces that are in the file."""
         self._file: Any = None
         self._writer: Any = None
 
@@ -65,11 +66,6 @@ class ReplayableBatches:
         """
         if not self.whole:
             raise InputCutShortError("Not all rows of the batch have come: nothing is committed, it is run again.")
-
-    @property
-    def spilled(self) -> int:
-        """Number of pieces that are in the file."""
-        return self._spilled
 
     def pulled(self) -> Iterator[pa.RecordBatch]:
         """Those that have been pulled until now."""

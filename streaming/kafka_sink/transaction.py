@@ -78,8 +78,8 @@ class KafkaTransaction:
         self._began = monotonic()
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
         failures = {"on_delivery": partial(_note, self._refused, self._stall), "delivery.report.only.error": True}
-        self._kafka = Transactional({**client, **failures}, series=series)
-        self._producer = self._kafka.producer
+        self.kafka = Transactional({**client, **failures}, series=series)
+        self._producer = self.kafka.producer
         self._narrow: SizeLimitedTopics | None = None
         self.known = Known(directory)
         """How the topics of this batch stand."""
@@ -91,9 +91,9 @@ class KafkaTransaction:
             StuckError: that cannot be settled; they are fenced all the same.
             ConfigurationError: the transaction time-out is longer than the broker allows.
         """
-        retrying(_AWAY_SECONDS)(self._kafka.connect, self._progress_topic)
+        retrying(_AWAY_SECONDS)(self.kafka.connect, self._progress_topic)
         try:
-            self._kafka.fence()
+            self.kafka.fence()
         except KafkaException as error:
             if error_code(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigurationError(
@@ -101,15 +101,6 @@ class KafkaTransaction:
                     "transaction.max.timeout.ms: make it shorter, or let them allow more."
                 ) from error
             raise
-
-    @property
-    def spent(self) -> bool:
-        """Whether :meth:`begin` will raise SpentEpochError."""
-        return self._kafka.spent
-
-    def take_log(self) -> None:
-        """See :meth:`checkback.kafka.librdkafka.transactional.Transactional.take_log`."""
-        self._kafka.take_log()
 
     def begin(self, rules: KnownLimits, dated_ms: int = 0) -> None:
         """Begin, knowing what topics refuse; records are dated ``dated_ms`` (0: by this machine's clock)."""
@@ -119,7 +110,7 @@ class KafkaTransaction:
             known = self.known
             seconds = min(_NARROW_SECONDS, self._timeout_ms / 1000 / 10)
             self._narrow = SizeLimitedTopics(limits, lambda topic: max(1, known.again(topic).partitions), seconds)
-        self._kafka.begin()
+        self.kafka.begin()
         self._began = monotonic()
 
     def pace_ms(self, topic: str) -> float:
@@ -141,7 +132,7 @@ class KafkaTransaction:
                 send(topic, value, key, partition, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
             except (BufferError, KafkaException):
                 self._write(record)
-        self._kafka.poll(0)
+        self.kafka.poll(0)
         return written
 
     def commit(
@@ -155,14 +146,14 @@ class KafkaTransaction:
             offset, renewing = renewal
             self._add_offsets([offset], renewing)
         self._flush()
-        self._kafka.commit(self._timeout_ms / 1000)
+        self.kafka.commit(self._timeout_ms / 1000)
 
     def _add_offsets(self, offsets: Sequence[TopicPartition], group: Any) -> None:
         """Put offsets into the transaction; repeat it while the coordinator is away, as long as the batch may take."""
         deadline = monotonic() + self._timeout_ms / 1000
         while True:
             try:
-                return self._kafka.add_offsets(offsets, group, _OPERATION_SECONDS, _MARGIN_SECONDS)
+                return self.kafka.add_offsets(offsets, group, _OPERATION_SECONDS, _MARGIN_SECONDS)
             except KafkaException as error:
                 repeatable = error.args[0].retriable() and not error.args[0].txn_requires_abort()
                 if not repeatable or monotonic() >= deadline:
@@ -188,7 +179,7 @@ class KafkaTransaction:
             return KafkaException(error)
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             # There may be no transaction yet, and librdkafka takes that badly; the next producer settles it.
-            self._kafka.purge(_ABORT_SECONDS)
+            self.kafka.purge(_ABORT_SECONDS)
         else:
             self.abort()
         if self._refused or error.code() in REFUSED or self._some_timed_out():
@@ -211,11 +202,11 @@ class KafkaTransaction:
 
     def abort(self) -> None:
         """Abort, so that no consumer waits for this transaction's end. Without an answer Kafka does it in time."""
-        self._kafka.abort(_ABORT_SECONDS)
+        self.kafka.abort(_ABORT_SECONDS)
 
     def _reason(self, done: Sequence[TopicPartition], group: Any) -> KafkaError | None:
         try:
-            self._kafka.add_offsets(done, group, _OPERATION_SECONDS)
+            self.kafka.add_offsets(done, group, _OPERATION_SECONDS)
         except KafkaException as error:
             return error.args[0]  # not the exception: with its traceback it would be in a circle with this frame
         return None
@@ -229,7 +220,7 @@ class KafkaTransaction:
                 self._producer.produce(topic, value, key, partition, timestamp=self._dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
                 break
             except BufferError:  # bounded memory: wait until some are out
-                self._kafka.poll(0.05)
+                self.kafka.poll(0.05)
                 looked += 0.05
                 if looked >= _LOOK_SECONDS:
                     looked = 0.0
@@ -244,7 +235,7 @@ class KafkaTransaction:
         deadline = monotonic() + self._timeout_ms / 1000
         self._stall.begin()
         while monotonic() < deadline:
-            if not self._kafka.flush(_LOOK_SECONDS):
+            if not self.kafka.flush(_LOOK_SECONDS):
                 return
             self._refuse_lost_topics()
             self._refuse_stalled()
@@ -252,7 +243,7 @@ class KafkaTransaction:
     def _refuse_stalled(self) -> None:
         """Say so when brokers have taken nothing for long. librdkafka's own time-out counts slowness, too."""
         if self._stall.look(len(self._producer), monotonic()):
-            self._kafka.purge(_ABORT_SECONDS)  # says which messages are left
+            self.kafka.purge(_ABORT_SECONDS)  # says which messages are left
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka has taken nothing for long"))
 
     def _refuse_lost_topics(self) -> None:

@@ -158,9 +158,9 @@ class LaterClients:
         Raises:
             SpentEpochError: the last transaction was written, and its producer may begin no other one.
         """
-        if self._transaction.spent:
+        if self._transaction.kafka.spent:
             raise SpentEpochError(f"A connection to Kafka failed while {self._name} was being moved.")
-        self._transaction.take_log()
+        self._transaction.kafka.take_log()
         found: list[Retry] = []
         size = 0
         until = monotonic() + _WAIT_SECONDS

@@ -11,7 +11,7 @@ from checkback.wire.protocol import Topics
 from conf.durations import spell
 from state import Event, Rows, counted_for, delivered_uncounted
 from state.rows import Column
-from streaming.access import NotAllowed, told_policy
+from streaming.access.told import NotAllowed, told_policy
 from streaming.fairness.barred import NOBODY, Barred, told
 
 

@@ -13,7 +13,7 @@ from checkback.wire.message_json import to_base64, unpack
 from checkback.wire.protocol import GROUP, ID, LANE, MESSAGES, TOPIC, Topics
 from state import BROKEN_FIELDS, BUNDLE, Arrivals, Rows
 from state.rows import objects
-from streaming.access import why_not_together
+from streaming.access.told import why_not_together
 from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
 from streaming.stateful.broken import OPTIONS

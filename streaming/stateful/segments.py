@@ -36,7 +36,7 @@ from state import (
     segment_from_bytes,
     segment_to_bytes,
 )
-from streaming.access import told_policy, told_verifier
+from streaming.access.told import told_policy, told_verifier
 from streaming.batch.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.checkpoint.half_logs import Openings
 from streaming.fairness.barred import told

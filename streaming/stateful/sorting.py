@@ -15,7 +15,7 @@ from state import BROKEN_FIELDS, HALF_FIELDS, OP_FIELDS, Event, Fields, Rows
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from state.rows import NO_LANE, UNSETTLED_LANE, Column, objects
 from state.segment import BEYOND_REASON
-from streaming.access import RowRead, Signatures
+from streaming.access.signatures import RowRead, Signatures
 from streaming.batch.headers import Headers, packed_headers, unpack_headers
 from streaming.stateful.broken import OPTIONS, WrittenHalf, WrittenOp, read_half, read_op
 from streaming.stateful.by_column import Vouched, vouched_halves, vouched_ops

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from access.credentials import Caller
-from access.files import SettledFiles
+from access.files import PolicyFiles
 from checkback.wire.protocol import Topics
 from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
@@ -27,7 +27,7 @@ def test_a_revoked_key_opens_nothing_before_the_new_keys_secret_is_there(
     caller = accounts.of_bearer(token)
     assert caller == Caller("shop", "shop-1")
     assert accounts.may_act(caller, "shop")
-    monkeypatch.setattr(SettledFiles, "settled", lambda *_: True)
+    monkeypatch.setattr(PolicyFiles, "_settled", lambda *_: True)
     policy.write_text(named.replace("shop-1", "shop-2"), encoding="utf-8")
     os.utime(policy, ns=(1, 1))
     with pytest.raises(GatewayError, match="not one of an account's"):

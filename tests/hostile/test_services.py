@@ -12,7 +12,8 @@ from checkback import CheckEndpoint, CheckRequest, LocalTransactionState
 from checkback.consumer.resetting.group_offsets import answered as answered_by_kafka
 from checkback.operations.topics import admin_client
 from checkback.wire.protocol import ACTION, ID
-from checkers import CheckService, Reading
+from checkers import CheckService
+from checkers.behind import Reading
 from status_page.app import status_app
 from status_page.transactions.lookup import Transactions
 from status_page.transactions.schema import PARKED, STATUS

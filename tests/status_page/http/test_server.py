@@ -145,7 +145,8 @@ def test_it_takes_no_signals_and_logs_nothing_of_what_is_asked(
             broken.recv(100)
         assert {number: signal.getsignal(number) for number in before} == before
         server.stop()
-    said = [one.getMessage() for one in caplog.records if one.name.startswith(("uvicorn", "status_page"))]
+    ours = ("uvicorn", "status_page", "checkback.answering")
+    said = [one.getMessage() for one in caplog.records if one.name.startswith(ours)]
     assert said == []
     assert logging.getLogger().handlers == loggers
 
@@ -160,7 +161,7 @@ def test_nothing_of_it_keeps_a_process_alive(server: StatusServer) -> None:
 def test_an_answer_does_not_wait_for_the_one_before_it_to_be_acknowledged(server: StatusServer) -> None:
     server.start()
     assert server._running is not None
-    assert server._running[2].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert server._running._listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_the_whole_page_is_served(server: StatusServer) -> None:
@@ -263,7 +264,7 @@ def test_an_address_has_a_share_and_probes_are_answered_beyond_it() -> None:
 
 
 def test_who_asks_byte_by_byte_is_ended(server: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("status_page.http.server._Connection.idle_seconds", 0.5)
+    monkeypatch.setattr("checkback.answering.listening._Connection.idle_seconds", 0.5)
     server.start()
     with socket.create_connection(("127.0.0.1", server._http.port)) as slow:
         slow.settimeout(5)

@@ -10,7 +10,7 @@ from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.protocol import Topics, half_headers
 from checkback.wire.signed_records import SigningKey
-from streaming.access import signed_dead_letter
+from streaming.access.told import signed_dead_letter
 from streaming.batch.headers import packed_headers
 
 TOPICS = Topics()

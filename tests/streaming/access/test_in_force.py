@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from checkback.exceptions import CheckpointMismatchError
 from checkback.wire.protocol import Topics
 from conf.settings import AccessSettings
-from streaming.access import POLICY, PolicyFile, PolicyInForce, missing_secrets, told_policy
+from streaming.access.policy_in_force import POLICY, PolicyFile, PolicyInForce, missing_secrets
+from streaming.access.told import told_policy
 from streaming.batch.kept_by_batch import refuse_torn
 from streaming.folders import LocalFolder
 

@@ -9,7 +9,7 @@ import pytest
 from access.verifying import Writer
 from checkback.exceptions import ConfigurationError
 from conf.settings import AccessSettings
-from streaming.access import PolicyFile
+from streaming.access.policy_in_force import PolicyFile
 from streaming.access.told import _verifier
 
 SHOP = '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\n'

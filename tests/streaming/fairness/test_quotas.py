@@ -30,7 +30,7 @@ def test_what_there_was_and_what_came_later_are_added_up() -> None:
     quotas.changed(8, {"shop": Usage(open=2)})
     quotas.begin_with(7, {"shop": Usage(open=5, parked=1)})
     quotas.changed(9, {"shop": Usage(open=1, parked=-1)})
-    assert quotas.of_group("shop") == Usage(open=8)
+    assert quotas.now == {"shop": Usage(open=8)}
     assert quotas.barred(Barred()) == Barred()
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from access.refusals import Refused
 from checkback.wire.protocol import Topics
 from state import OutcomeKind
+from streaming.batch.batch import counts_to_json, summed_counts
 from streaming.batch.headers import Headers, packed_headers
 from streaming.kafka_sink.holding import Holding
-from streaming.kafka_sink.reasons import refused_counts
 from streaming.kafka_sink.records import RecordBuilder
 from tests.streaming.kafka_sink.test_lane_records import Anything
 from tests.streaming.outcomes import outcome, rows
@@ -19,7 +19,7 @@ SHOP: Headers = [("cb-id", b"tx"), ("cb-group", b"shop"), ("cb-topic", b"payroll
 def counted(*outcomes: dict[str, Any]) -> dict[Refused, int]:
     builder = RecordBuilder(Topics(), Anything(), Holding("cb.half", 0))
     assert [record.topic for batch in rows(*outcomes) for record in builder.build(batch)]
-    return dict(refused_counts([builder.refused.to_json(), builder.refused.to_json()]))
+    return dict(summed_counts(Refused, [counts_to_json(builder.refused.counts)] * 2))
 
 
 def rejected(reason: str, headers: Headers, topic: str = "cb.half") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
 from checkback.wire.signed_records import WORDS, SigningKey, place_of, signature_header
 from state import BUNDLE, OutcomeKind
-from streaming.access import NotAllowed
+from streaming.access.told import NotAllowed
 from streaming.batch.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents
 from streaming.kafka_sink.half_reader import HalfReader

@@ -43,7 +43,7 @@ def test_pieces_are_pulled_once_and_read_often(most_bytes: int) -> None:
         for _ in range(2):
             assert numbers(iter(pieces)) == list(range(10))
         assert source.pulled == 10
-        assert pieces.spilled == {1 << 20: 0, 24: 7, 0: 10}[most_bytes]
+        assert pieces._spilled == {1 << 20: 0, 24: 7, 0: 10}[most_bytes]
 
 
 def test_what_is_left_may_be_pulled_before_it_is_read() -> None:

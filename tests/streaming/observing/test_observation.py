@@ -17,14 +17,11 @@ from state import REST, SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally, Usage
 from status_page.facts import EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, PartitionBacklog
 from streaming.batch.batch import (
     BatchReport,
-    HeldChanges,
     HeldUntil,
-    held_changes,
-    held_to_json,
+    counts_to_json,
     open_by_segment,
     open_to_json,
-    tallies_of,
-    tallies_to_json,
+    summed_counts,
 )
 from streaming.fairness.fairness import KnownUsage
 from streaming.fairness.held_back import PartitionEnds, PartitionId
@@ -198,7 +195,7 @@ def test_labels_are_bounded() -> None:
 
 def test_what_tasks_tell_the_driver_arrives_as_it_was() -> None:
     tallies = Counter({Tally("checked", "shop", SUM): 3, Tally("delivery", "", 17): 2})
-    assert tallies_of([tallies_to_json(tallies)] * 2) == tallies + tallies
+    assert summed_counts(Tally, [counts_to_json(tallies)] * 2) == tallies + tallies
     still_open = {ONE: {ORDERS: OpenOf(3, 100), ("", ""): OpenOf(1, 5)}, TWO: {}}
     assert open_by_segment([open_to_json(still_open)]) == still_open
 
@@ -261,7 +258,7 @@ def test_what_is_held_is_said_until_it_is_delivered(monkeypatch: pytest.MonkeyPa
     observation = Observation(Settings())
 
     def batch(number: int, *changes: tuple[HeldUntil, int]) -> list[tuple[str, int, str, int]]:
-        held: Counter[tuple[str, int, str]] = Counter(held_changes([held_to_json(HeldChanges(dict(changes)))]))
+        held: Counter[tuple[str, int, str]] = summed_counts(HeldUntil, [counts_to_json(dict(changes))])
         observation.batch(BatchReport(number, 1, 0, Counter(), held=held))
         return [(one.topic, one.number, one.reason, one.next_ms) for one in observation.facts().held]
 

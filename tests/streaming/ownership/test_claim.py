@@ -8,9 +8,10 @@ from confluent_kafka import KafkaException
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka.transactional import Transactional
+from checkback.wire.groups import claim_group
 from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
-from streaming.kafka_sink.partition_writer import _claim_consumer, refuse_another_run
+from streaming.kafka_sink.partition_writer import _consumer, refuse_another_run
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock
 from streaming.ownership.preconditions import BatchPreconditions
@@ -116,7 +117,8 @@ def test_a_run_that_is_killed_while_it_takes_the_topics_holds_nobody_up(
         patched.setattr(Transactional, "commit", killed_at_the_end)
         with pytest.raises(KeyboardInterrupt):
             claims().take(killed)
-    consumer = _claim_consumer(SinkSettings(place.bootstrap_servers, place.topics, 60_000))
+    settings = SinkSettings(place.bootstrap_servers, place.topics, 60_000)
+    consumer = _consumer(settings, claim_group(place.topics), "read_uncommitted")
     refuse_another_run(consumer, place.topics, first.run)
     after = claims()
     after.judge(second, new_checkpoint=False)

@@ -7,7 +7,7 @@ from access.policy import policy_of
 from checkback.wire.protocol import Topics
 from state import HALF_FIELDS, Event, Rows
 from state.rows import Column, objects
-from streaming.access import NotAllowed, why_not_together
+from streaming.access.told import NotAllowed, why_not_together
 from streaming.fairness.barred import Barred
 from streaming.stateful.admission import Admission
 from streaming.stateful.broken import _HALF_EVENTS

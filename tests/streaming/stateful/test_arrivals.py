@@ -13,7 +13,7 @@ from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
 from checkback.wire.signed_records import SigningKey, place_of, signature_header
 from state import BUNDLE
-from streaming.access import signed_dead_letter
+from streaming.access.told import signed_dead_letter
 from streaming.batch.headers import Headers, packed_headers
 from streaming.fairness.barred import Barred
 from streaming.stateful.admission import Admission

@@ -9,7 +9,7 @@ from access.policy import policy_of
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message
 from state import Policy, Segment, evaluate
-from streaming.access import NotAllowed
+from streaming.access.told import NotAllowed
 from streaming.batch.headers import Headers
 from streaming.batch.record import Record
 from streaming.kafka_sink.holding import Holding
