@@ -8,12 +8,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 from access.credentials import Caller
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import HalfPosition
+from gateway.tickets import Ticket
 
 _LOGGER = logging.getLogger(__name__)
 PATIENCE_SECONDS = 2.0
@@ -66,19 +66,6 @@ class _GoneError(Exception):
     """The client went while it was asked."""
 
 
-class Question(NamedTuple):
-    """What is asked about. A place alone names nothing: whoever may ask may say any."""
-
-    half: HalfPosition
-    transaction_id: str
-    group: str
-
-    @classmethod
-    def of(cls, check: CheckRequest) -> Self:
-        """That of a check."""
-        return cls(check.half, check.transaction_id, check.group)
-
-
 class _Asked(NamedTuple):
     channel: Channel
     group: str
@@ -93,8 +80,8 @@ class Asking:
         self._patience = patience_seconds
         self._channels: dict[str, dict[Channel, None]] = {}
         """Of each group, the one that was asked last at the end."""
-        self._asked: dict[Question, _Asked] = {}
-        self._under_way: dict[Question, asyncio.Future[ClientAnswer | None]] = {}
+        self._asked: dict[Ticket, _Asked] = {}
+        self._under_way: dict[Ticket, asyncio.Future[ClientAnswer | None]] = {}
         self.changed = asyncio.Event()
         """Set when a group comes or goes; who looks clears it."""
 
@@ -129,19 +116,19 @@ class Asking:
 
         Each half message is asked about once at a time. ``heard``: what :meth:`answer` says to who answers.
         """
-        question = Question.of(check)
-        under_way = self._under_way.get(question)
+        ticket = Ticket.of(check)
+        under_way = self._under_way.get(ticket)
         if under_way is None:
-            under_way = self._under_way[question] = asyncio.ensure_future(self._ask(check, heard))
-            under_way.add_done_callback(lambda _: self._under_way.pop(question, None))
+            under_way = self._under_way[ticket] = asyncio.ensure_future(self._ask(check, heard))
+            under_way.add_done_callback(lambda _: self._under_way.pop(ticket, None))
         return await asyncio.shield(under_way)
 
     async def _ask(self, check: CheckRequest, heard: Heard) -> ClientAnswer | None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
-        question = Question.of(check)
+        ticket = Ticket.of(check)
         for channel in self._candidates(check):
-            asked = self._asked[question] = _Asked(channel, check.group, loop.create_future(), heard)
+            asked = self._asked[ticket] = _Asked(channel, check.group, loop.create_future(), heard)
             try:
                 channel.hand(check)
                 async with asyncio.timeout_at(until):
@@ -158,12 +145,12 @@ class Asking:
                 return ClientAnswer(LocalTransactionState.UNKNOWN, "the gateway could not tell a client of it")
             finally:
                 channel.take_back(check)
-                del self._asked[question]
+                del self._asked[ticket]
         return None
 
-    def answer(self, question: Question, said: ClientAnswer) -> Heard:
-        """Take an answer to just this question."""
-        asked = self._asked.get(question)
+    def answer(self, ticket: Ticket, said: ClientAnswer) -> Heard:
+        """Take an answer about just this transaction."""
+        asked = self._asked.get(ticket)
         if asked is None or asked.answer.done():
             return Heard.BY_NOBODY
         asked.answer.set_result(said)

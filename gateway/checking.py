@@ -13,19 +13,11 @@ from typing import NamedTuple, Self
 
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import Action, HalfPosition
+from checkback.wire.protocol import HalfPosition
 from gateway.asking import Asking, ClientAnswer, Heard
 
 NAMED = "named-"
 """So an id begins that was made of the client's own name for a message: only such a one may be there twice."""
-
-
-class OpRead(NamedTuple):
-    """What an op says."""
-
-    half: HalfPosition
-    action: str
-    source: str
 
 
 class Twins(NamedTuple):
@@ -37,10 +29,10 @@ class Twins(NamedTuple):
     """That which was committed first."""
 
     @classmethod
-    def of(cls, places: Iterable[HalfPosition], ops: Iterable[OpRead]) -> Self:
-        """Of the ops on this id, in the order in which they were written."""
+    def of(cls, places: Iterable[HalfPosition], commits: Iterable[HalfPosition]) -> Self:
+        """Given the half messages of this id that ops commit, in the order in which those were written."""
         found = tuple(sorted(places))
-        return cls(found, next((op.half for op in ops if op.action == Action.COMMIT and op.half in found), None))
+        return cls(found, next((half for half in commits if half in found), None))
 
     def overrule(self, half: HalfPosition) -> bool:
         """Whether another one has been committed: this one is to be rolled back, whatever a checker says."""

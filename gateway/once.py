@@ -21,15 +21,11 @@ class Once(Generic[T]):
         self._done: OrderedDict[str, tuple[float, T]] = OrderedDict()
         """When, and what was given: not the task, of which a hundred thousand keep the garbage collector busy."""
 
-    async def do(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+    def begun(self, name: str, act: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
         """What ``act`` gives, or has given, or is about to give to who asked first.
 
-        It goes on when he who asked first goes away. What failed is not remembered.
+        It is not to be cancelled: others may wait for it, too. What failed is not remembered.
         """
-        return await asyncio.shield(self.begun(name, act))
-
-    def begun(self, name: str, act: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
-        """Likewise, for who waits himself; not to be cancelled, since others may wait for it, too."""
         self._forget()
         if name in self._done:
             known: asyncio.Future[T] = asyncio.get_running_loop().create_future()

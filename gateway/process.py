@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp
 
-from access.credentials import Caller
 from checkback.answering.advertising import announced_url
 from checkback.answering.http_connections import BoundedConnection, BoundedServer
 from checkback.answering.listening import listening_socket
@@ -24,13 +23,12 @@ from checkback.kafka.send_limits import SendLimits, read_notices
 from checkback.kafka.signing import signed
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.kafka.transport import OutgoingRecord
-from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
 from conf import Settings
-from gateway.accounts import Accounts
+from gateway.accounts import ANYBODY, Accounts
 from gateway.asking import Asking
 from gateway.checking import Checking, Twins
-from gateway.http.api import HttpApi, HttpParts
+from gateway.http.api import HttpApi
 from gateway.http.inner import PATH, checks_app, inner_routes
 from gateway.http.polls import Polls
 from gateway.kafka.announcing import GroupAnnouncements, ProducersTopic
@@ -40,16 +38,15 @@ from gateway.kafka.twin_halves import TwinHalves
 from gateway.kafka.writing import RecordWriter
 from gateway.metrics import GatewayMetrics
 from gateway.rocketmq.server import started
-from gateway.rocketmq.service import MessagingService, Parts
+from gateway.rocketmq.service import MessagingService
 from gateway.rocketmq.streams import ClientStreams
-from gateway.tickets import Ticket, TicketSeal
+from gateway.tickets import TicketSeal
 from gateway.transactions import GatewayTransactions
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5.0
 _TRIED_LONGER = 5
 """So many times as long as its client waits, a record is tried: repeated meanwhile, it is the same one."""
-_NOBODY = Caller("", "")
 _STOP_SECONDS = 3
 
 
@@ -97,10 +94,6 @@ class GatewayProcess:
         asking, accounts = Asking(), Accounts(self._settings.access, own)
         writer, places = self._connect()
         seal = TicketSeal([one.get_secret_value() for one in settings.secrets])
-
-        def ticket(check: CheckRequest) -> str:
-            return seal.seal(Ticket.of_check(check))
-
         transactions = GatewayTransactions(own, writer.write, places, accounts, asking, seal)
         kafka = self._settings.kafka
         transactions.limits = SendLimits(partial(read_notices, kafka.bootstrap_servers, kafka.python_client), own)
@@ -113,11 +106,11 @@ class GatewayProcess:
         polls = Polls(asking, accounts.may_act, most=most_http)
         url = self._open_checks(asking, metrics, registry)
         most, producers = int(settings.max_body), self._producers(writer, accounts)
-        parts = Parts(transactions, accounts, places, streams, ticket, settings.groups, most)
-        await self._open_clients(MessagingService(parts), streams, metrics)
+        common = (transactions, accounts, seal.of_check, most)
+        await self._open_clients(MessagingService(*common, places, streams, settings.groups), streams, metrics)
         repeat = max(1, self._settings.checks.endpoint_ttl // 2_000)  # ms, and half of it: one may be late
-        common = (transactions, accounts, polls, producers, ticket, most, repeat)
-        self._open_http(HttpParts(*common, lambda: self.ready, metrics.called))
+        api = HttpApi(*common, polls, producers, repeat, lambda: self.ready, metrics.called)
+        self._open_http(api, polls)
         self._announce(GroupAnnouncements(producers, url, uuid.uuid4().hex, asking), streams, polls)
         self.ready = True
 
@@ -180,20 +173,20 @@ class GatewayProcess:
         self._open.push_async_callback(server.stop, _DRAIN_SECONDS)
         self._open.callback(streams.end_all)
 
-    def _open_http(self, parts: HttpParts) -> None:
+    def _open_http(self, api: HttpApi, polls: Polls) -> None:
         settings = self._settings.gateway
         if not settings.http_port:
             return
         tls = (settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
-        server = HttpServer(HttpApi(parts).app(), settings.host, settings.http_port, tls, shared=self._shared)
+        server = HttpServer(api.app(), settings.host, settings.http_port, tls, shared=self._shared)
         self.http_port = server.port
         server.start()
         self._open.push_async_callback(server.stop)
-        self._open.callback(parts.polls.end_all)
+        self._open.callback(polls.end_all)
 
 
 def _signed(accounts: Accounts, group: str, record: OutgoingRecord) -> OutgoingRecord:
-    signing = accounts.signing(_NOBODY, group)
+    signing = accounts.signing(ANYBODY, group)
     return record if signing is None else signed(record, signing)
 
 

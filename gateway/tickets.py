@@ -8,7 +8,7 @@ import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
@@ -25,14 +25,14 @@ _REFUSED = "This is not a transaction id of these gateways: it was changed, or t
 
 
 class Ticket(NamedTuple):
-    """Which transaction is meant."""
+    """Which transaction is meant. A place alone names nothing: whoever may ask may name any."""
 
     half: HalfPosition
     transaction_id: str
     group: str
 
     @classmethod
-    def of_check(cls, check: CheckRequest) -> "Ticket":
+    def of(cls, check: CheckRequest) -> Self:
         """The transaction that a check is about."""
         return cls(check.half, check.transaction_id, check.group)
 
@@ -52,6 +52,10 @@ class TicketSeal:
         content = _SPELLED([*ticket.half, ticket.transaction_id, ticket.group])
         body = urlsafe_b64encode(content.encode()).rstrip(b"=")
         return b".".join((body, _code(self._keys[0], body))).decode()
+
+    def of_check(self, check: CheckRequest) -> str:
+        """The sealed ticket of the transaction that a check is about."""
+        return self.seal(Ticket.of(check))
 
     def open(self, text: str) -> Ticket:
         """What was sealed.

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
@@ -21,7 +22,6 @@ from checkback.wire.protocol import (
     ID,
     Action,
     HalfPosition,
-    Headers,
     Message,
     Topics,
     TransactionOptions,
@@ -32,7 +32,7 @@ from checkback.wire.protocol import (
     refuse_own_topic,
 )
 from gateway.accounts import Accounts
-from gateway.asking import Asking, ClientAnswer, Heard, Question
+from gateway.asking import Asking, ClientAnswer, Heard
 from gateway.checking import NAMED
 from gateway.load import converted
 from gateway.once import Once
@@ -98,7 +98,7 @@ class GatewayTransactions:
         transaction_id = _id_of(sender, once)
 
         async def write() -> str:
-            half = await self._write_half(sender, transaction_id, messages, options, half_headers)
+            half = await self._write_half(sender, transaction_id, messages, options)
             return self._seal.seal(Ticket(half, transaction_id, sender.group))
 
         return await self.in_time(self._begun.begun(transaction_id, write), until)
@@ -111,9 +111,9 @@ class GatewayTransactions:
         Raises:
             GatewayError: the ticket is not one, or another account's; or Kafka has not taken it.
         """
-        half, transaction_id, group = self._seal.open(ticket)
+        half, transaction_id, group = opened = self._seal.open(ticket)
         self._accounts.refuse_foreign(caller, group)
-        heard = self._asking.answer(Question(half, transaction_id, group), ClientAnswer(state, remark))
+        heard = self._asking.answer(opened, ClientAnswer(state, remark))
         if heard is Heard.AS_WORD or (heard is Heard.AS_END and state is LocalTransactionState.UNKNOWN):
             return
         # also when it was an answer: the check service may be gone before it has heard it
@@ -134,7 +134,7 @@ class GatewayTransactions:
         async def write() -> str:
             if deliver_at_ms is not None:
                 options = TransactionOptions(deliver_at_ms=deliver_at_ms)
-                await self._write_half(sender, name, [message], options, _decided_headers)
+                await self._write_half(sender, name, [message], options, is_decided=True)
                 return name
             partition = ANY_PARTITION if message.partition is None else message.partition
             headers = [(ID, name.encode()), *message.headers]
@@ -166,11 +166,11 @@ class GatewayTransactions:
                 await asyncio.sleep(0)  # other calls
             if len(message.headers) > MAX_HEADERS:  # before each of them is looked at
                 raise GatewayError(RefusalReason.HEADERS_TOO_LARGE, f"A message has at most {MAX_HEADERS:,} headers.")
-            with _Refusing(RefusalReason.REQUEST):
+            with _refusing(RefusalReason.REQUEST):
                 lawful_topic(message_of(message).topic)
                 refuse_own_topic(message.topic, self._topics)
                 lawful_names(message.headers)
-            with _Refusing(RefusalReason.TOO_LARGE):
+            with _refusing(RefusalReason.TOO_LARGE):
                 refuse_too_large(message.value, message.key, message.headers)
             self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
             await self._places.look(message.topic)
@@ -186,9 +186,10 @@ class GatewayTransactions:
         transaction_id: str,
         messages: Sequence[Message],
         options: TransactionOptions | None,
-        headers_of: Callable[..., Headers],
+        *,
+        is_decided: bool = False,
     ) -> HalfPosition:
-        with _Refusing(RefusalReason.BUSY):
+        with _refusing(RefusalReason.BUSY):
             self.limits.refuse(sender.group)
         # those of one id lie on one partition
         partition = crc32(transaction_id.encode()) % await self._places.half_partitions()
@@ -196,7 +197,7 @@ class GatewayTransactions:
         now_ms = self._accounts.clock_ms()
 
         def record_of() -> OutgoingRecord:
-            half = _half(sender.group, transaction_id, messages, options, headers_of)
+            half = _half(sender.group, transaction_id, messages, options, is_decided=is_decided)
             record = half._replace(topic=self._topics.half, partition=partition)
             return record if signing is None else signed(record, signing, now_ms)
 
@@ -222,28 +223,26 @@ def _half(
     transaction_id: str,
     messages: Sequence[Message],
     options: TransactionOptions | None,
-    headers_of: Callable[..., Headers],
+    *,
+    is_decided: bool,
 ) -> OutgoingRecord:
     first = messages[0]
     value, key = first.value, first.key
     if len(messages) > 1:
-        with _Refusing(RefusalReason.TOO_LARGE):
+        with _refusing(RefusalReason.TOO_LARGE):
             refuse_several_too_large(messages)
-    with _Refusing(RefusalReason.REQUEST):
+    with _refusing(RefusalReason.REQUEST):
         if len(messages) > 1:
-            headers = headers_of(transaction_id, group, first.topic, options=options, messages=len(messages))
+            headers = half_headers(transaction_id, group, first.topic, options=options, messages=len(messages))
             value, key = pack(messages), None
         else:
-            headers = headers_of(
+            headers = half_headers(
                 transaction_id, group, first.topic, first.headers, partition=first.partition, options=options
             )
-    with _Refusing(RefusalReason.TOO_LARGE):
+    headers = decided(headers) if is_decided else headers
+    with _refusing(RefusalReason.TOO_LARGE):
         refuse_too_large(value, key, headers)
     return OutgoingRecord("", 0, key, value, headers)
-
-
-def _decided_headers(*given: object, **named: object) -> Headers:
-    return decided(half_headers(*given, **named))  # type: ignore[arg-type]  # what _half gives
 
 
 def _id_of(sender: ActingAs, once: str) -> str:
@@ -254,15 +253,10 @@ def _id_of(sender: ActingAs, once: str) -> str:
     return NAMED + hashlib.sha256(named.encode(errors="replace")).hexdigest()[:32]
 
 
-class _Refusing:
+@contextmanager
+def _refusing(reason: RefusalReason) -> Iterator[None]:
     """What breaks the protocol, or a limit, is refused for this reason, in the error's own words."""
-
-    def __init__(self, reason: RefusalReason) -> None:
-        self._reason = reason
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ProtocolError | GroupOverLimitError):
-            raise GatewayError(self._reason, str(error)) from None
+    try:
+        yield
+    except (ProtocolError, GroupOverLimitError) as error:
+        raise GatewayError(reason, str(error)) from None

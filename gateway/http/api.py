@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from time import perf_counter
-from typing import Annotated, NamedTuple
+from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,28 +66,24 @@ class PollQuery(BaseModel):
     most: Annotated[int, Field(ge=1, le=MOST_CHECKS, alias="max")] = 10
 
 
-class HttpParts(NamedTuple):
-    """What the calls work with."""
+@dataclass
+class HttpApi:
+    """Each method is a call; what is refused is a problem (:mod:`gateway.http.problems`)."""
 
     transactions: GatewayTransactions
     accounts: Accounts
-    polls: Polls
-    producers: ProducersTopic
     seal: Callable[[CheckRequest], str]
     most_bytes: int
     """Of one message's value."""
+    polls: Polls
+    producers: ProducersTopic
     repeat_seconds: int
     """Within which an endpoint is to be announced again."""
     ready: Callable[[], bool]
     called: Callable[[str, str, int, float], None] = lambda *_: None
     """Told of each call: protocol, call, status, seconds."""
 
-
-class HttpApi:
-    """Each method is a call; what is refused is a problem (:mod:`gateway.http.problems`)."""
-
-    def __init__(self, parts: HttpParts) -> None:
-        self._parts = parts
+    def __post_init__(self) -> None:
         self._keys: Once[bytes] = Once()
         """What was posted under the Idempotency-Keys of the last minutes, as far as this process has seen them."""
         self._names = OwnNames()
@@ -95,17 +92,13 @@ class HttpApi:
     def app(self) -> Starlette:
         """All of it."""
         routes = [
-            *standing_routes(self._parts.ready),
+            *standing_routes(self.ready),
             Route("/openapi.json", self._described, methods=["GET"]),
-            Route(f"{_GROUP}/transactions", self._calls(POST=self.begin), methods=["POST"]),
-            Route("/v1/transactions/{ticket}/{state}", self._calls(POST=self.end), methods=["POST"]),
-            Route(f"{_GROUP}/messages", self._calls(POST=self.send), methods=["POST"]),
-            Route(f"{_GROUP}/checks", self._calls(GET=self.checks), methods=["GET"]),
-            Route(
-                f"{_GROUP}/endpoints/{{instance}}",
-                self._calls(PUT=self.announce, DELETE=self.take_back),
-                methods=["PUT", "DELETE"],
-            ),
+            self._route(f"{_GROUP}/transactions", POST=self.begin),
+            self._route("/v1/transactions/{ticket}/{state}", POST=self.end),
+            self._route(f"{_GROUP}/messages", POST=self.send),
+            self._route(f"{_GROUP}/checks", GET=self.checks),
+            self._route(f"{_GROUP}/endpoints/{{instance}}", PUT=self.announce, DELETE=self.take_back),
         ]
         app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
         app.router.redirect_slashes = False
@@ -114,12 +107,12 @@ class HttpApi:
     async def begin(self, caller: Caller, request: Request) -> Response:
         """Post a half message."""
         sender = self._sender(caller, request)
-        most_bytes = max(self._most_of_one(), _in_json(MAX_UNFOLDED_BYTES))
+        most_bytes = max(_in_json(self.most_bytes), _in_json(MAX_UNFOLDED_BYTES))
         body = await body_of(request, most_bytes, request.state.take)
         said = await read_counted(body, TransactionBody, _MOST_VALUES)
-        messages = await converted(len(body), partial(said.all_messages, self._parts.most_bytes))
+        messages = await converted(len(body), partial(said.all_messages, self.most_bytes))
         once = await self._key_of(sender, request, body)
-        ticket = await self._parts.transactions.begin(sender, messages, said.options(), once)
+        ticket = await self.transactions.begin(sender, messages, said.options(), once)
         return JSONResponse({"transaction": ticket}, 201)
 
     async def end(self, caller: Caller, request: Request) -> Response:
@@ -130,17 +123,17 @@ class HttpApi:
         body = await body_of(request, _SHORT_BYTES, request.state.take)
         remark = (await read_counted(body, EndBody, _MOST_VALUES_OF_ONE)).remark if body else ""
         ticket = request.path_params["ticket"]
-        await self._parts.transactions.end(caller, ticket, state, remark[:REMARK_CHARACTERS])
+        await self.transactions.end(caller, ticket, state, remark[:REMARK_CHARACTERS])
         return Response(status_code=204)
 
     async def send(self, caller: Caller, request: Request) -> Response:
         """Post a message without a transaction."""
         sender = self._sender(caller, request)
-        body = await body_of(request, self._most_of_one(), request.state.take)
+        body = await body_of(request, _in_json(self.most_bytes), request.state.take)
         said = await read_counted(body, SendBody, _MOST_VALUES_OF_ONE)
-        message = said.message.message(self._parts.most_bytes)
+        message = said.message.message(self.most_bytes)
         once = await self._key_of(sender, request, body)
-        name = await self._parts.transactions.send(sender, message, once, said.deliver_at_ms)
+        name = await self.transactions.send(sender, message, once, said.deliver_at_ms)
         return JSONResponse({"id": name}, 201)
 
     async def checks(self, caller: Caller, request: Request) -> Response:
@@ -149,7 +142,7 @@ class HttpApi:
             raise HTTPException(405, headers={"allow": "GET"})
         sender = self._sender(caller, request)
         asked = read_query(request.query_params, PollQuery)
-        polling = asyncio.ensure_future(self._parts.polls.poll(caller, sender.group, asked.most, asked.wait))
+        polling = asyncio.ensure_future(self.polls.poll(caller, sender.group, asked.most, asked.wait))
         gone = asyncio.ensure_future(_gone(request.receive))
         try:
             await asyncio.wait({polling, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -157,7 +150,7 @@ class HttpApi:
         finally:
             polling.cancel()
             gone.cancel()
-        return JSONResponse({"checks": [check_json(check, self._parts.seal(check)) for check in found]})
+        return JSONResponse({"checks": [check_json(check, self.seal(check)) for check in found]})
 
     async def announce(self, caller: Caller, request: Request) -> Response:
         """Announce a check endpoint, or say that it is still there."""
@@ -165,16 +158,16 @@ class HttpApi:
         instance = lawful_instance(request.path_params["instance"])
         body = await body_of(request, _SHORT_BYTES, request.state.take)
         said = await read_counted(body, EndpointBody, _MOST_VALUES)
-        now_ms = self._parts.accounts.clock_ms()
-        announced = self._parts.producers.announce(said.announcement(sender.group, instance, now_ms))
-        await self._parts.transactions.in_time(asyncio.ensure_future(announced))
-        return JSONResponse({"repeat_within_s": self._parts.repeat_seconds})
+        now_ms = self.accounts.clock_ms()
+        announced = self.producers.announce(said.announcement(sender.group, instance, now_ms))
+        await self.transactions.in_time(asyncio.ensure_future(announced))
+        return JSONResponse({"repeat_within_s": self.repeat_seconds})
 
     async def take_back(self, caller: Caller, request: Request) -> Response:
         """Say that a check endpoint is not there any more."""
         sender = self._sender(caller, request)
-        taken_back = self._parts.producers.take_back(sender.group, lawful_instance(request.path_params["instance"]))
-        await self._parts.transactions.in_time(asyncio.ensure_future(taken_back))
+        taken_back = self.producers.take_back(sender.group, lawful_instance(request.path_params["instance"]))
+        await self.transactions.in_time(asyncio.ensure_future(taken_back))
         return Response(status_code=204)
 
     def _sender(self, caller: Caller, request: Request) -> ActingAs:
@@ -190,7 +183,7 @@ class HttpApi:
             lawful_group(group)
         except ProtocolError as error:
             raise GatewayError(RefusalReason.REQUEST, str(error)) from None
-        self._parts.accounts.refuse_foreign(caller, group)
+        self.accounts.refuse_foreign(caller, group)
         return ActingAs(caller, group)
 
     async def _key_of(self, sender: ActingAs, request: Request, body: bytes) -> str:
@@ -204,38 +197,36 @@ class HttpApi:
             return ""
         if not 0 < len(key) <= _MOST_KEY_CHARACTERS:
             raise GatewayError(RefusalReason.REQUEST, f"Idempotency-Key has 1 to {_MOST_KEY_CHARACTERS} characters.")
-        named = request.url.path.encode() + b"\0"
-        digest = await converted(len(body), lambda: sha256(named + body).digest())
+        path = request.url.path.encode() + b"\0"
+        digest = await converted(len(body), lambda: sha256(path + body).digest())
 
         async def this() -> bytes:
             return digest
 
-        if await self._keys.do(f"{sender.caller.account}\0{sender.group}\0{key}", this) != digest:
+        named = f"{sender.caller.account}\0{sender.group}\0{key}"
+        if await asyncio.shield(self._keys.begun(named, this)) != digest:
             raise GatewayError(
                 RefusalReason.ONCE,
                 "Another request had this Idempotency-Key before: each message needs a new one.",
             )
         return key
 
-    def _most_of_one(self) -> int:
-        return _in_json(self._parts.most_bytes)
-
-    def _calls(self, **acts: _Act) -> Callable[[Request], Awaitable[Response]]:
-        """By method."""
+    def _route(self, path: str, **acts: _Act) -> Route:
+        """The calls at a path, by method."""
 
         async def answer(request: Request) -> Response:
             act = acts[request.method] if request.method in acts else next(iter(acts.values()))
             began = perf_counter()
             response = await self._answered(act, request)
-            self._parts.called("http", act.__name__, response.status_code, perf_counter() - began)
+            self.called("http", act.__name__, response.status_code, perf_counter() - began)
             return response
 
-        return answer
+        return Route(path, answer, methods=[*acts])
 
     async def _answered(self, act: _Act, request: Request) -> Response:
         try:
             caller = self._caller(request)
-            with self._parts.accounts.in_flight.of(caller.account) as request.state.take:
+            with self.accounts.in_flight.of(caller.account) as request.state.take:
                 return await act(caller, request)
         except GatewayError as error:
             return problems.refused(error)
@@ -248,10 +239,9 @@ class HttpApi:
             return problems.failed()
 
     def _caller(self, request: Request) -> Caller:
-        accounts = self._parts.accounts
-        if not accounts.wanted:
+        if not self.accounts.wanted:
             self._refuse_web_pages(request)
-        return accounts.of_bearer(request.headers.get("authorization", ""))
+        return self.accounts.of_bearer(request.headers.get("authorization", ""))
 
     def _refuse_web_pages(self, request: Request) -> None:
         """Without a policy any program on this machine may call, but no page in a browser on it."""

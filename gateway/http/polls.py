@@ -9,8 +9,9 @@ from time import monotonic
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
 from checkback.wire.limits import FairShares
-from gateway.asking import Asking, May, Question
+from gateway.asking import Asking, May
 from gateway.refusals import GatewayError, RefusalReason
+from gateway.tickets import Ticket
 
 MOST_WAIT_SECONDS = 60
 MOST_CHECKS = 100
@@ -31,7 +32,7 @@ class PollChannel:
         self.polls = 0
         self.polled_at = 0.0
         """When the last poll ended, by the clock of :class:`Polls`."""
-        self._unseen: dict[Question, CheckRequest] = {}
+        self._unseen: dict[Ticket, CheckRequest] = {}
         self._came = asyncio.Event()
         self._ended = False
 
@@ -42,14 +43,14 @@ class PollChannel:
 
     def hand(self, check: CheckRequest) -> None:
         """See :class:`~gateway.asking.Channel`."""
-        self._unseen[Question.of(check)] = check
+        self._unseen[Ticket.of(check)] = check
         self._came.set()
 
     def take_back(self, check: CheckRequest) -> bool:
         """See :class:`~gateway.asking.Channel`."""
-        unseen = self._unseen.get(Question.of(check)) is check
+        unseen = self._unseen.get(Ticket.of(check)) is check
         if unseen:
-            del self._unseen[Question.of(check)]
+            del self._unseen[Ticket.of(check)]
         return unseen
 
     def end(self) -> None:
@@ -66,7 +67,7 @@ class PollChannel:
                     await self._came.wait()
         taken = list(self._unseen.values())[:most]
         for check in taken:
-            del self._unseen[Question.of(check)]
+            del self._unseen[Ticket.of(check)]
         return taken
 
 

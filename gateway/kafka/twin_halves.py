@@ -19,7 +19,7 @@ from checkback.kafka.kafka_python.reading import JUST_NOW_SECONDS, PartitionRead
 from checkback.wire import protocol
 from checkback.wire.own_headers import own_headers
 from checkback.wire.protocol import ACTION, GROUP, ID, Action, HalfPosition, Source, Topics
-from gateway.checking import NAMED, OpRead, Twins
+from gateway.checking import NAMED, Twins
 from gateway.kafka.bodies import in_time
 
 _LOGGER = logging.getLogger(__name__)
@@ -133,8 +133,8 @@ class _Decided:
 
     read_to: int
     """All before this offset."""
-    commits: list[OpRead] = field(default_factory=list)
-    """Of any half message: others of its id may be found later."""
+    commits: list[HalfPosition] = field(default_factory=list)
+    """Half messages that ops commit, also others than are known: some of its id may be found later."""
 
 
 class TwinHalves:
@@ -204,7 +204,7 @@ class TwinHalves:
         wanted = {protocol.ID: transaction_id.encode(), protocol.GROUP: group.encode()}.items()
         for records, at in reader.read(decided.read_to, end, until) if twins.committed is None else ():
             said = [headers for record in records if wanted <= (headers := own_headers(record.headers)).items()]
-            decided.commits += [op for op in map(_commit, said) if op is not None]
+            decided.commits += [half for half in map(_committed, said) if half is not None]
             decided.read_to = at
             twins = Twins.of(places, decided.commits)
             if twins.committed is not None:
@@ -212,14 +212,14 @@ class TwinHalves:
         return twins if twins.committed is not None or decided.read_to >= end else None
 
 
-def _commit(headers: Mapping[str, bytes]) -> OpRead | None:
-    """None: it is not an op that commits."""
+def _committed(headers: Mapping[str, bytes]) -> HalfPosition | None:
+    """The half message that an op commits; None: it is no such op."""
     half, action, source = (
         headers.get(name, b"").decode(errors="replace") for name in (protocol.HALF, protocol.ACTION, protocol.SOURCE)
     )
     if action != Action.COMMIT or source not in _SOURCES:
         return None
     try:
-        return OpRead(HalfPosition.parse(half), action, source)
+        return HalfPosition.parse(half)
     except ProtocolError:
         return None

@@ -140,7 +140,7 @@ def _handler(
         try:
             metadata = metadata_of(context)
             account = service.account_of(metadata)
-            with service.in_flight.of(account) as take:
+            with service.accounts.in_flight.of(account) as take:
                 raw = await _received(context, receiving[account], take)
                 answer = await act(await _converted(request, raw), metadata)
         except GatewayError as error:

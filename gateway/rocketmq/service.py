@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
@@ -11,7 +12,6 @@ from access.credentials import Caller
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from gateway.accounts import Accounts
-from gateway.load import BytesInFlight
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.messages import Incoming, incoming, topic_of
 from gateway.rocketmq.streams import ClientStream, ClientStreams
@@ -46,19 +46,6 @@ class Call(NamedTuple):
     client_id: str
 
 
-class Parts(NamedTuple):
-    """What the service works with."""
-
-    transactions: GatewayTransactions
-    accounts: Accounts
-    places: Places
-    streams: ClientStreams
-    seal: Callable[[CheckRequest], str]
-    groups: Mapping[str, str]
-    """Producer groups of access keys; of others the group is the topic, as in RocketMQ's proxy."""
-    most_bytes: int
-
-
 class _Room:
     """Bytes that the messages of one call may still have, unpacked."""
 
@@ -66,19 +53,22 @@ class _Room:
         self.left = left
 
 
+@dataclass
 class MessagingService:
     """``apache.rocketmq.v2.MessagingService``. Its methods are named as the calls, in small letters.
 
     Each takes a request and the call's metadata, and gives a response; what is refused has RocketMQ's own status.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    @property
-    def in_flight(self) -> BytesInFlight:
-        """Of the requests of all calls."""
-        return self._parts.accounts.in_flight
+    transactions: GatewayTransactions
+    accounts: Accounts
+    seal: Callable[[CheckRequest], str]
+    most_bytes: int
+    """Of one message's value."""
+    places: Places
+    streams: ClientStreams
+    groups: Mapping[str, str]
+    """Producer groups of access keys; of others the group is the topic, as in RocketMQ's proxy."""
 
     def account_of(self, metadata: Mapping[str, str]) -> str:
         """The account that calls. Raises GatewayError if the headers do not show which it is."""
@@ -88,10 +78,10 @@ class MessagingService:
         """Where to send to a topic: here."""
         call = self._call(metadata)
         topic, group = topic_of(request.topic), self._group(call, request.topic)
-        self._parts.accounts.refuse_topic(call.caller, group, topic)  # of others' nobody learns whether they are there
-        await self._parts.places.look(topic)
-        self._parts.streams.sends_as(*call, [group])
-        at = _respelled(request.endpoints) if self._parts.streams.respells(*call) else request.endpoints
+        self.accounts.refuse_topic(call.caller, group, topic)  # of others' nobody learns whether they are there
+        await self.places.look(topic)
+        self.streams.sends_as(*call, [group])
+        at = _respelled(request.endpoints) if self.streams.respells(*call) else request.endpoints
         # one queue: these clients need not know what lies where in Kafka
         queue = v2.MessageQueue(
             topic=request.topic,
@@ -105,7 +95,7 @@ class MessagingService:
     async def heartbeat(self, _request: calls.HeartbeatRequest, metadata: Mapping[str, str]) -> Any:
         """A client is there. One whose stream is not, as after a restart of the gateway, is told to open it again."""
         call = self._call(metadata)
-        there = self._parts.streams.has(*call)
+        there = self.streams.has(*call)
         return calls.HeartbeatResponse(status=_OK if there else _UNKNOWN_CLIENT)
 
     async def send_message(self, request: calls.SendMessageRequest, metadata: Mapping[str, str]) -> Any:
@@ -113,7 +103,7 @@ class MessagingService:
         call = self._call(metadata)
         if not request.messages:
             raise GatewayError(RefusalReason.REQUEST, "There is no message in it.")
-        room = _Room(_MOST_UNPACKED * self._parts.most_bytes)
+        room = _Room(_MOST_UNPACKED * self.most_bytes)
         if len(request.messages) == 1:  # as most have: a task less
             entries = [await self._entry(call, request.messages[0], room)]
         else:  # all begun in their order, so that FIFO ones are written in it
@@ -123,7 +113,7 @@ class MessagingService:
 
     async def _entry(self, call: Call, sent: v2.Message, room: "_Room") -> calls.SendResultEntry:
         try:
-            read = incoming(sent, call.client_id, min(self._parts.most_bytes, room.left))
+            read = incoming(sent, call.client_id, min(self.most_bytes, room.left))
             room.left -= len(read.message.value or b"")
             group = self._group(call, sent.topic)
             ticket = await self._sent(ActingAs(call.caller, group), read, call.client_id)
@@ -134,13 +124,13 @@ class MessagingService:
             failed = v2.Status(code=v2.INTERNAL_SERVER_ERROR, message="The gateway failed: its log says why.")
             return calls.SendResultEntry(status=failed, message_id=sent.system_properties.message_id)
         if ticket:
-            self._parts.streams.sends_as(*call, [group])
+            self.streams.sends_as(*call, [group])
         return calls.SendResultEntry(status=_OK, message_id=read.message_id, transaction_id=ticket)
 
     async def _sent(self, sender: ActingAs, read: Incoming, client_id: str) -> str:
         """The transaction id; empty where there is no transaction."""
         once = f"{client_id}\0{read.message_id}" if read.message_id else ""
-        do = self._parts.transactions
+        do = self.transactions
         if read.kind == v2.TRANSACTION:
             return await do.begin(sender, [read.message], read.options, once)
         await do.send(sender, read.message, once, read.options.deliver_at_ms)
@@ -152,7 +142,7 @@ class MessagingService:
         state = _STATES.get(request.resolution)
         if state is None:
             raise GatewayError(RefusalReason.REQUEST, f"{request.resolution} is neither COMMIT nor ROLLBACK.")
-        await self._parts.transactions.end(call.caller, request.transaction_id, state)
+        await self.transactions.end(call.caller, request.transaction_id, state)
         return calls.EndTransactionResponse(status=_OK)
 
     async def notify_client_termination(
@@ -160,7 +150,7 @@ class MessagingService:
     ) -> Any:
         """A client ends."""
         call = self._call(metadata)
-        self._parts.streams.forget(*call)
+        self.streams.forget(*call)
         return calls.NotifyClientTerminationResponse(status=_OK)
 
     async def telemetry(
@@ -172,16 +162,16 @@ class MessagingService:
             GatewayError: the headers do not show who calls, or its account has too many streams.
         """
         call = self._call(metadata)
-        stream = ClientStream(call.client_id, call.caller, self._parts.seal)
-        with self._parts.accounts.streams.of(call.caller.account) as take:
+        stream = ClientStream(call.client_id, call.caller, self.seal)
+        with self.accounts.streams.of(call.caller.account) as take:
             take(_STREAM_BYTES)
-            self._parts.streams.open(stream)
+            self.streams.open(stream)
             reading = asyncio.ensure_future(self._read(stream, call, requests))
             try:
                 while (command := await stream.next()) is not None:
                     yield command
             finally:
-                self._parts.streams.close(stream)
+                self.streams.close(stream)
                 reading.cancel()
 
     async def _read(self, stream: ClientStream, call: Call, requests: AsyncIterator[calls.TelemetryCommand]) -> None:
@@ -191,7 +181,7 @@ class MessagingService:
                     stream.language = command.settings.user_agent.language
                     topics = command.settings.publishing.topics[:_MOST_TOPICS]
                     groups = [self._group(call, topic) for topic in topics if _lawful(topic)]
-                    self._parts.streams.sends_as(*call, groups)
+                    self.streams.sends_as(*call, groups)
                     stream.tell(calls.TelemetryCommand(status=_OK, settings=self._settings(command.settings)))
         except asyncio.CancelledError:
             pass
@@ -209,13 +199,13 @@ class MessagingService:
         made.backoff_policy.exponential_backoff.CopyFrom(
             v2.ExponentialBackoff(initial=Duration(nanos=10_000_000), max=Duration(seconds=1), multiplier=2)
         )
-        made.publishing.max_body_size = self._parts.most_bytes
+        made.publishing.max_body_size = self.most_bytes
         made.publishing.validate_message_type = True
         made.metric.on = False
         return made
 
     def _call(self, metadata: Mapping[str, str]) -> Call:
-        caller = self._parts.accounts.of_rocketmq(metadata)
+        caller = self.accounts.of_rocketmq(metadata)
         client_id = metadata.get("x-mq-client-id", "")
         if not 0 < len(client_id) <= _MOST_CLIENT_ID:
             raise GatewayError(
@@ -224,7 +214,7 @@ class MessagingService:
         return Call(caller, client_id)
 
     def _group(self, call: Call, topic: v2.Resource) -> str:
-        group = self._parts.groups.get(call.caller.key_id)
+        group = self.groups.get(call.caller.key_id)
         if group is not None:
             return group
         return f"{topic.resource_namespace}%{topic.name}" if topic.resource_namespace else topic.name

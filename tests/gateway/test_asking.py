@@ -7,7 +7,8 @@ from dataclasses import replace
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
-from gateway.asking import CLIENT_HEADER, Asking, ClientAnswer, Heard, Question
+from gateway.asking import CLIENT_HEADER, Asking, ClientAnswer, Heard
+from gateway.tickets import Ticket
 from tests.gateway.scene import check_of
 
 COMMIT = ClientAnswer(LocalTransactionState.COMMIT, "")
@@ -39,7 +40,7 @@ class Client:
 
 
 def answering(asking: Asking, name: str = "a", said: ClientAnswer = COMMIT) -> Client:
-    return Client(name, lambda check: asking.answer(Question.of(check), said))
+    return Client(name, lambda check: asking.answer(Ticket.of(check), said))
 
 
 def sent_by(name: str, attempt: int = 1) -> CheckRequest:
@@ -105,7 +106,7 @@ def test_one_that_says_nothing_has_said_unknown() -> None:
         asking.join(Client("silent"), "orders")
         said = await asking.ask(check_of())
         assert said == ClientAnswer(LocalTransactionState.UNKNOWN, "client silent said nothing within 0.01 s")
-        assert asking.answer(Question.of(check_of()), COMMIT) is Heard.BY_NOBODY
+        assert asking.answer(Ticket.of(check_of()), COMMIT) is Heard.BY_NOBODY
 
     asyncio.run(scene())
 
@@ -136,7 +137,7 @@ def test_two_checks_of_one_half_are_both_answered() -> None:
         both = [asyncio.ensure_future(asking.ask(check_of())) for _ in range(2)]
         while not client.handed:  # noqa: ASYNC110  (the loop's next turn, not a time)
             await asyncio.sleep(0)
-        assert asking.answer(Question.of(check_of()), COMMIT) is Heard.AS_END
+        assert asking.answer(Ticket.of(check_of()), COMMIT) is Heard.AS_END
         assert await asyncio.gather(*both) == [COMMIT, COMMIT]
         assert client.handed == [HalfPosition(0, 0)]
 
@@ -150,7 +151,7 @@ def test_one_that_leaves_another_group_still_answers_what_it_was_asked() -> None
         def act(check: CheckRequest) -> None:
             asking.leave(client, [])
             asking.leave(client, ["others"])
-            asking.answer(Question.of(check), COMMIT)
+            asking.answer(Ticket.of(check), COMMIT)
 
         client = Client("a", act)
         for group in ("orders", "others"):
@@ -167,7 +168,7 @@ def test_one_that_cannot_be_told_spoils_nobody_elses() -> None:
         def act(check: CheckRequest) -> None:
             if check.half.offset:
                 raise ValueError("no such time")
-            asking.answer(Question.of(check), COMMIT)
+            asking.answer(Ticket.of(check), COMMIT)
 
         asking = Asking(5)
         asking.join(Client("a", act), "orders")
@@ -189,10 +190,10 @@ def test_an_answer_counts_for_just_the_transaction_that_is_asked_about() -> None
         both = [asyncio.ensure_future(asking.ask(one)) for one in (honest, forged)]
         while not all(client.handed for client in clients.values()):  # noqa: ASYNC110  (the loop's next turn)
             await asyncio.sleep(0)
-        own = Question.of(honest)
+        own = Ticket.of(honest)
         for wrong in (own._replace(group="others"), own._replace(transaction_id="forged")):
             assert asking.answer(wrong, COMMIT) is Heard.BY_NOBODY
-        assert asking.answer(Question.of(forged), COMMIT) is Heard.AS_END
+        assert asking.answer(Ticket.of(forged), COMMIT) is Heard.AS_END
         assert asking.answer(own, ROLLBACK) is Heard.AS_END
         assert await asyncio.gather(*both) == [ROLLBACK, COMMIT]
 

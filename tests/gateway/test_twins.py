@@ -2,20 +2,29 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import Action, HalfPosition, Source
-from gateway.asking import Asking, ClientAnswer, Heard, Question
-from gateway.checking import NAMED, Checking, OpRead, Twins
+from checkback.wire.protocol import Action, HalfPosition
+from gateway.asking import Asking, ClientAnswer, Heard
+from gateway.checking import NAMED, Checking, Twins
+from gateway.tickets import Ticket
 from tests.gateway.scene import NOW_MS
 
 ID = NAMED + "0" * 32
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
 PLACES = [HalfPosition(0, offset) for offset in range(3)]
+
+
+class Op(NamedTuple):
+    """What an op says."""
+
+    half: HalfPosition
+    action: str
 
 
 @dataclass
@@ -26,8 +35,8 @@ class World:
     outcome: LocalTransactionState
     there: dict[int, HalfPosition] = field(default_factory=dict)
     """Where each try of the client's lies; the later it is written, the later its place."""
-    ops: list[OpRead] = field(default_factory=list)
-    unsaid: dict[int, OpRead] = field(default_factory=dict)
+    ops: list[Op] = field(default_factory=list)
+    unsaid: dict[int, Op] = field(default_factory=dict)
     """Answers to checks, on their way."""
     done: bool = False
     crossed: bool = False
@@ -47,7 +56,7 @@ class World:
     def op(self) -> None:
         if self.done and self.op_comes and not self.op_came:
             self.op_came = True
-            self.ops.append(OpRead(self.there[self.accepted], self.outcome.value, Source.PRODUCER))
+            self.ops.append(Op(self.there[self.accepted], self.outcome.value))
 
     def write(self, number: int) -> None:
         """Those that the client has given up may be written at any time, in any order: a gateway was stopped."""
@@ -75,12 +84,12 @@ class World:
             return check
 
         async def find(*_: object) -> Twins:
-            return Twins.of(self.there.values(), self.ops)
+            return Twins.of(self.there.values(), [op.half for op in self.ops if op.action == Action.COMMIT])
 
         check = CheckRequest(ID, "shop", "orders", None, b"", [], half, 1, 15, NOW_MS)
         said = await Checking(asking, whole, find, lambda _: None).answer(check)
         assert said is not None
-        self.unsaid[number] = OpRead(half, said.state.value, Source.CHECK)
+        self.unsaid[number] = Op(half, said.state.value)
 
 
 class _Client:
@@ -96,8 +105,8 @@ class _Client:
         world = self._world
         said = world.outcome if world.done else UNKNOWN
         world.crossed |= world.done and world.op_comes and not world.op_came
-        if self._asking.answer(Question.of(check), ClientAnswer(said, "")) is Heard.AS_END and said is not UNKNOWN:
-            world.ops.append(OpRead(check.half, said.value, Source.PRODUCER))
+        if self._asking.answer(Ticket.of(check), ClientAnswer(said, "")) is Heard.AS_END and said is not UNKNOWN:
+            world.ops.append(Op(check.half, said.value))
 
     def take_back(self, _: CheckRequest) -> bool:
         return False
@@ -148,15 +157,12 @@ def test_none_is_lost_and_none_comes_twice(
         assert world.delivered() == 1
 
 
-def test_a_rollback_says_nothing_of_the_others() -> None:
-    for source in Source:
-        assert Twins.of(PLACES, [OpRead(PLACES[1], Action.ROLLBACK, source)]).committed is None
-    overruled = OpRead(PLACES[0], Action.ROLLBACK, Source.CHECK)
-    assert Twins.of(PLACES, [overruled, OpRead(PLACES[1], Action.COMMIT, Source.CHECK)]).overrule(PLACES[2])
+def test_one_that_is_not_committed_says_nothing_of_the_others() -> None:
+    assert Twins.of(PLACES, []).committed is None
+    assert Twins.of(PLACES, [PLACES[1]]).overrule(PLACES[2])
 
 
 def test_the_first_commit_counts_and_those_of_others_do_not() -> None:
-    foreign = OpRead(HalfPosition(0, 99), Action.COMMIT, Source.PRODUCER)
-    twins = Twins.of(PLACES, [foreign, *(OpRead(half, Action.COMMIT, Source.PRODUCER) for half in PLACES[1:])])
+    twins = Twins.of(PLACES, [HalfPosition(0, 99), *PLACES[1:]])
     assert twins.committed == PLACES[1]
     assert [twins.let_commit(half) for half in PLACES] == [False, True, False]

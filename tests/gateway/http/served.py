@@ -15,12 +15,12 @@ from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
 from gateway.accounts import Accounts
 from gateway.asking import Asking
-from gateway.http.api import HttpApi, HttpParts
+from gateway.http.api import HttpApi
 from gateway.http.polls import Polls
 from gateway.kafka.announcing import ProducersTopic
 from gateway.process import _signed
 from gateway.refusals import GatewayError, RefusalReason
-from gateway.tickets import Ticket, TicketSeal
+from gateway.tickets import TicketSeal
 from gateway.transactions import GatewayTransactions
 
 T = TypeVar("T")
@@ -91,24 +91,24 @@ class Served:
         self.polls = Polls(self.asking, accounts.may_act, lambda: self.seconds)
         producers = ProducersTopic(TOPICS.producers, self._write, lambda group, one: _signed(accounts, group, one))
         self.transactions = GatewayTransactions(TOPICS, self._write, OneTopic(), accounts, self.asking, self.seal)
-        parts = HttpParts(
+        api = HttpApi(
             self.transactions,
             accounts,
-            self.polls,
-            producers,
             self.ticket,
             self.most_bytes,
+            self.polls,
+            producers,
             30,
             lambda: self.ready,
             lambda protocol, call, status, _: self.called.append((protocol, call, status)),
         )
-        self.app = HttpApi(parts).app()
+        self.app = api.app()
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://127.0.0.1:8082"
         )
 
     def ticket(self, check: CheckRequest) -> str:
-        return self.seal.seal(Ticket.of_check(check))
+        return self.seal.of_check(check)
 
     async def _write(self, record: OutgoingRecord) -> Appended:
         if self.slow is not None:

@@ -7,10 +7,11 @@ import pytest
 
 from access.credentials import Caller
 from checkback.listener import LocalTransactionState
-from gateway.asking import Asking, ClientAnswer, Heard, Question
+from gateway.asking import Asking, ClientAnswer, Heard
 from gateway.http import polls as polls_module
 from gateway.http.polls import KEPT_SECONDS, Polls
 from gateway.refusals import GatewayError, RefusalReason
+from gateway.tickets import Ticket
 from tests.gateway.http.served import GROUP, NOW_MS, STRANGER, TOKEN, Served, access_in, check, on_loop
 
 FAR = 60.0
@@ -49,7 +50,7 @@ def test_a_poll_that_waits_is_told_of_a_check_and_its_answer_is_the_check_servic
         asked = desk.ask()
         assert await polling == [check()]
         assert not asked.done()
-        assert desk.asking.answer(Question.of(check()), COMMIT) is Heard.AS_END
+        assert desk.asking.answer(Ticket.of(check()), COMMIT) is Heard.AS_END
         assert await asked == COMMIT
 
     asyncio.run(run())
@@ -63,7 +64,7 @@ def test_a_check_that_came_between_two_polls_is_the_next_ones() -> None:
         await turn()
         assert await desk.poll(seconds=0) == [check()]
         assert await desk.poll(seconds=0) == []
-        desk.asking.answer(Question.of(check()), COMMIT)
+        desk.asking.answer(Ticket.of(check()), COMMIT)
         assert await asked == COMMIT
 
     asyncio.run(run())
@@ -101,7 +102,7 @@ def test_a_check_that_was_answered_is_handed_to_nobody() -> None:
         await desk.poll(seconds=0)
         asked = desk.ask()
         await turn()
-        desk.asking.answer(Question.of(check()), COMMIT)
+        desk.asking.answer(Ticket.of(check()), COMMIT)
         await asked
         assert await desk.poll(seconds=0) == []
 
@@ -117,7 +118,7 @@ def test_who_waits_is_asked_before_who_does_not() -> None:
         for number in range(3):
             asked = desk.ask(number)
             assert await waiting == [check(number)]
-            desk.asking.answer(Question.of(check(number)), COMMIT)
+            desk.asking.answer(Ticket.of(check(number)), COMMIT)
             await asked
             waiting = desk.poll(BOB)
             await turn()

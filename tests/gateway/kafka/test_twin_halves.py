@@ -126,6 +126,7 @@ def test_one_made_up_time_hides_none(place: Place) -> None:
         (Action.COMMIT, Source.PRODUCER, True),
         (Action.COMMIT, Source.CHECK, True),
         (Action.COMMIT, Source.OPERATOR, True),
+        (Action.ROLLBACK, Source.PRODUCER, False),
         (Action.ROLLBACK, Source.OPERATOR, False),
         (Action.ROLLBACK, Source.CHECK, False),
         (Action.UNKNOWN, Source.PRODUCER, False),

@@ -9,13 +9,11 @@ from typing import Any
 
 import grpc
 
-from checkback.wire.checks import CheckRequest
 from gateway.rocketmq.server import started
-from gateway.rocketmq.service import MessagingService, Parts
+from gateway.rocketmq.service import MessagingService
 from gateway.rocketmq.streams import ClientStreams
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
-from gateway.tickets import Ticket
 from tests.gateway.scene import Scene
 
 PLACE = "/apache.rocketmq.v2.MessagingService/"
@@ -94,12 +92,8 @@ class Serving:
 @asynccontextmanager
 async def serving(scene: Scene, groups: dict[str, str] | None = None, connections: int = 100) -> AsyncIterator[Serving]:
     streams = ClientStreams(scene.asking, scene.accounts.may_act)
-
-    def seal(check: CheckRequest) -> str:
-        return scene.seal.seal(Ticket.of_check(check))
-
-    parts = Parts(scene.transactions, scene.accounts, scene.log, streams, seal, groups or {}, 4 << 20)
-    service = MessagingService(parts)
+    common = (scene.transactions, scene.accounts, scene.seal.of_check, 4 << 20)
+    service = MessagingService(*common, scene.log, streams, groups or {})
     server, port, _ = await started(service, 4 << 20, "127.0.0.1", 0, connections=connections)
     made = Serving(scene, service, streams, port)
     try:

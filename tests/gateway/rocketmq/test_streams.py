@@ -6,9 +6,10 @@ import pytest
 
 from access.credentials import Caller
 from checkback.listener import LocalTransactionState
-from gateway.asking import Asking, ClientAnswer, Question
+from gateway.asking import Asking, ClientAnswer
 from gateway.rocketmq import streams as streams_module
 from gateway.rocketmq.streams import ClientStream, ClientStreams
+from gateway.tickets import Ticket
 from tests.gateway.scene import check_of
 
 COMMIT = ClientAnswer(LocalTransactionState.COMMIT, "")
@@ -24,7 +25,7 @@ def test_a_policy_is_looked_at_while_a_client_is_asked_and_nothing_changes() -> 
         asked = asyncio.ensure_future(asking.ask(check_of()))
         await stream.next()
         streams.judge_again()
-        asking.answer(Question.of(check_of()), COMMIT)
+        asking.answer(Ticket.of(check_of()), COMMIT)
         assert await asked == COMMIT
 
     asyncio.run(scene())
