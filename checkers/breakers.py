@@ -13,12 +13,13 @@ LONGEST_PAUSE_MS = 25_000
 UNASKED_MS = 60_000
 """Whoever has not been asked for so long after a pause was not needed: no check waits for it."""
 KEPT_MS = 600_000
-"""A breaker not touched for that long is forgotten; many times its longest pause."""
+"""A breaker whose last failure is that long ago is forgotten; many times its longest pause."""
 _PER_GROUP = 1_000
 _GROUPS = 10_000
 _MOST_ANSWERING = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class Breaker:
     """Closed: asked. Open, after ``failures`` failures in a row: not asked for a pause. Then half-open: asked once.
 
@@ -26,32 +27,17 @@ class Breaker:
     clock that does not run backwards.
     """
 
-    __slots__ = (
-        "_failures",
-        "_first_ms",
-        "_in_a_row",
-        "_longest_ms",
-        "_open_until_ms",
-        "_pause_ms",
-        "_probing",
-        "reason",
-    )
-
-    def __init__(
-        self,
-        failures: int = FAILURES,
-        first_pause_ms: int = FIRST_PAUSE_MS,
-        longest_pause_ms: int = LONGEST_PAUSE_MS,
-    ) -> None:
-        self._failures = failures
-        self._first_ms = first_pause_ms
-        self._longest_ms = longest_pause_ms
-        self._pause_ms = 0
-        self._in_a_row = 0
-        self._open_until_ms: int | None = None
-        self._probing = False
-        self.reason = ""
-        """What the last failure was, for people."""
+    failures: int = FAILURES
+    first_pause_ms: int = FIRST_PAUSE_MS
+    longest_pause_ms: int = LONGEST_PAUSE_MS
+    reason: str = ""
+    """What the last failure was, for people."""
+    failed_ms: int = 0
+    """When that was."""
+    _pause_ms: int = 0
+    _in_a_row: int = 0
+    _open_until_ms: int | None = None
+    _probing: bool = False
 
     @property
     def closed(self) -> bool:
@@ -91,22 +77,16 @@ class Breaker:
 
         Questions that were on their way when the breaker opened may fail later: they change nothing.
         """
-        self.reason = reason
+        self.reason, self.failed_ms = reason, now_ms
         if self.closed:
             self._in_a_row += 1
-            if self._in_a_row >= self._failures:
-                self._pause_ms = self._first_ms
+            if self._in_a_row >= self.failures:
+                self._pause_ms = self.first_pause_ms
                 self._open_until_ms = now_ms + self._pause_ms
         elif self._probing:
             self._probing = False
-            self._pause_ms = min(2 * self._pause_ms, self._longest_ms)
+            self._pause_ms = min(2 * self._pause_ms, self.longest_pause_ms)
             self._open_until_ms = now_ms + self._pause_ms
-
-
-@dataclass(slots=True)
-class _KeptBreaker:
-    breaker: Breaker
-    touched_ms: int
 
 
 class EndpointBreakers:
@@ -116,8 +96,8 @@ class EndpointBreakers:
         self._kept_ms = kept_ms
         self._per_group = per_group
         self._most_groups = groups
-        # the group, and in it the URL, that was touched last at the end
-        self._groups: OrderedDict[str, OrderedDict[str, _KeptBreaker]] = OrderedDict()
+        # the group, and in it the URL, that failed last at the end
+        self._groups: OrderedDict[str, OrderedDict[str, Breaker]] = OrderedDict()
         self._answering: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -126,8 +106,7 @@ class EndpointBreakers:
     def get(self, group: str, url: str) -> Breaker | None:
         """The breaker of an endpoint that has failed lately; None: it is as good as new."""
         of_group = self._groups.get(group)
-        kept = None if of_group is None else of_group.get(url)
-        return None if kept is None else kept.breaker
+        return None if of_group is None else of_group.get(url)
 
     def answers(self, group: str, url: str) -> bool:
         """Whether the last that was heard of an endpoint is that it answered; of very many some are forgotten."""
@@ -143,9 +122,7 @@ class EndpointBreakers:
         """It could not be reached, or did not answer in time."""
         self._answering.pop((group, url), None)
         of_group = self._groups.setdefault(group, OrderedDict())
-        kept = of_group.setdefault(url, _KeptBreaker(Breaker(), now_ms))
-        kept.touched_ms = now_ms
-        kept.breaker.failed(now_ms, reason)
+        of_group.setdefault(url, Breaker()).failed(now_ms, reason)
         of_group.move_to_end(url)
         self._groups.move_to_end(group)
         self._forget_old(of_group, now_ms)
@@ -166,14 +143,14 @@ class EndpointBreakers:
         if breaker is not None:
             breaker.give_up()
 
-    def _forget_old(self, of_group: OrderedDict[str, _KeptBreaker], now_ms: int) -> None:
+    def _forget_old(self, of_group: OrderedDict[str, Breaker], now_ms: int) -> None:
         while len(of_group) > self._per_group or self._old(next(iter(of_group.values())), now_ms):
             of_group.popitem(last=False)
         while len(self._groups) > 1:
-            newest = next(reversed(next(iter(self._groups.values())).values()))  # of the group touched longest ago
+            newest = next(reversed(next(iter(self._groups.values())).values()))  # of the group that failed longest ago
             if len(self._groups) <= self._most_groups and not self._old(newest, now_ms):
                 return
             self._groups.popitem(last=False)
 
-    def _old(self, kept: _KeptBreaker, now_ms: int) -> bool:
-        return now_ms - kept.touched_ms >= self._kept_ms
+    def _old(self, breaker: Breaker, now_ms: int) -> bool:
+        return now_ms - breaker.failed_ms >= self._kept_ms

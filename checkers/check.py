@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import HalfPosition, Headers
+from checkback.wire.limits import content_bytes
+from checkback.wire.protocol import HalfPosition
 from checkers.ask import REQUEST_BYTES, EndpointVerdict
-from checkers.settling import Settle, at_once
+from checkers.settling import Settle
 
 _OWN_BYTES = 1_024  # about what a check costs in memory beside its message
 
@@ -35,7 +36,9 @@ class Check:
     """About how many bytes it holds."""
 
     def __post_init__(self) -> None:
-        self.size = _OWN_BYTES + _message_bytes(self.request)
+        one, messages = self.request, self.request.messages
+        self.size = _OWN_BYTES + content_bytes(one.key, one.value, one.headers)
+        self.size += sum(content_bytes(each.key, each.value, each.headers) for each in messages)
         if self.size * 4 // 3 > REQUEST_BYTES:  # it would not be asked whole: it is not kept whole, either
             self.request = self.request.head()
             self.size = _OWN_BYTES
@@ -57,18 +60,7 @@ class CheckEnds(NamedTuple):
     postpone: Callable[[Check, str], None]
     keep: Callable[[Check, EndpointVerdict], None]
     drop: Callable[[Check], None]
-    asked: Callable[[str, float], None] = lambda _group, _seconds: None
+    asked: Callable[[str, float], None]
     """Told for how many seconds an endpoint of a group was asked."""
-    settle: Settle = at_once
+    settle: Settle
     """Asked before a verdict, or that nobody can be asked, is told to the others."""
-
-
-def _message_bytes(request: CheckRequest) -> int:
-    size = len(request.key or b"") + len(request.value or b"") + _header_bytes(request.headers)
-    for message in request.messages:
-        size += len(message.key or b"") + len(message.value or b"") + _header_bytes(message.headers)
-    return size
-
-
-def _header_bytes(headers: Headers) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)

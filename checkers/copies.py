@@ -1,9 +1,7 @@
 """A copy of a signed half message is rolled back when it is asked about. Runs on one asyncio loop.
 
-Whoever may read ``cb.half`` and write to it can write a signed half message a second time, on the same partition and
-within the signature's window: see ``docs/decisions/0031-signed-records.md``. No op commits the copy, for an op names a
-place; but whoever is asked about it knows its transaction, and says *commit*. What tells it from the original is that
-an earlier half message has the very same signature: what an application sends again was signed at another time.
+See ``docs/decisions/0031-signed-records.md``. What tells a copy from the original is that an earlier half message has
+the very same signature: what an application sends again was signed at another time.
 
 Reading may take seconds. A group keeps its turn until its first half message is judged, and what it reads serves all
 groups: the other half messages that can be judged by it are judged at once.

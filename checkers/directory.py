@@ -257,28 +257,19 @@ def group_standing(
         if state != "skipped" and topics is not None:
             topics = None if answers_for is None else topics.union(answers_for)
     if not found:
-        gone = _not_taken(directory, group, now_ms) or _fallen_silent(directory, group, now_ms)
-        return GroupStanding(0, 0, (gone,) if gone else ())
+        return GroupStanding(0, 0, tuple(_none_left(directory, group, now_ms)))
     shown = None if topics is None or len(topics) > _MOST_TOPICS_SHOWN else tuple(sorted(topics))
     return GroupStanding(0, 0, tuple(found.values())[:_MOST_SHOWN], shown)
 
 
-def _not_taken(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:
-    """The announcement of a group without endpoints that was passed over; None: there is none."""
-    found = directory.passed_over(group, now_ms)
-    if found is None:
-        return None
-    return EndpointStanding(
-        redacted(found.url), "skipped", (now_ms - found.heard_ms) / 1000, f"{NOT_TAKEN}: {found.why}"
-    )
-
-
-def _fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:
-    """The last endpoint of a group that has none any more; None: it never announced one."""
-    gone = directory.gone(group)
-    if gone is None:
-        return None
-    url, heard_ms = gone
-    seconds = (now_ms - heard_ms) / 1000
-    silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-    return EndpointStanding(redacted(url), "skipped", seconds, f"{SILENT} {silence}")
+def _none_left(directory: EndpointDirectory, group: str, now_ms: int) -> Iterator[EndpointStanding]:
+    """Of a group without endpoints: its announcement that was passed over, else its last endpoint, which is silent."""
+    passed_over, gone = directory.passed_over(group, now_ms), directory.gone(group)
+    if passed_over is not None:
+        seconds = (now_ms - passed_over.heard_ms) / 1000
+        yield EndpointStanding(redacted(passed_over.url), "skipped", seconds, f"{NOT_TAKEN}: {passed_over.why}")
+    elif gone is not None:
+        url, heard_ms = gone
+        seconds = (now_ms - heard_ms) / 1000
+        silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
+        yield EndpointStanding(redacted(url), "skipped", seconds, f"{SILENT} {silence}")

@@ -1,17 +1,14 @@
 """The check service's metrics, for Prometheus. ``docs/metrics.md`` lists them; it is made from here."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from checkback.answering.http_connections import BoundedConnection, BoundedServer
-from checkback.answering.listening import OwnNames, listening_socket
+from checkback.answering.listening import OwnNames, ServerThread, listening_socket
 from checkers.facts import GroupStanding
 
 _LOGGER = logging.getLogger(__name__)
@@ -20,10 +17,6 @@ OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STATES = ("well", "skipped", "tried")
 _RESULTS = ("commit", "rollback", "unknown", "unreachable")
-
-
-class _MetricsConnection(BoundedConnection):
-    most, of_address = 90, 45
 
 
 def serve(registry: CollectorRegistry, host: str, port: int, names: Iterable[str] = ()) -> Callable[[], None]:
@@ -51,17 +44,7 @@ def serve(registry: CollectorRegistry, host: str, port: int, names: Iterable[str
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         await (own.refused(scope) or app)(scope, receive, send)
 
-    options = {"loop": "asyncio", "log_config": None, "log_level": "critical", "timeout_graceful_shutdown": 1}
-    server = BoundedServer(answer, _MetricsConnection, **options)
-    thread = threading.Thread(target=partial(server.run, [listening]), name="checks-metrics", daemon=True)
-    thread.start()
-
-    def stop() -> None:
-        server.should_exit = True
-        thread.join(2)
-        listening.close()
-
-    return stop
+    return ServerThread(answer, listening, "checks-metrics").stop
 
 
 class CheckMetrics(Collector):

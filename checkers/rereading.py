@@ -1,7 +1,7 @@
 """Reads checks again that wait in ``cb.check``, as soon as somebody can be asked: on the intake's thread."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -44,17 +44,11 @@ class CheckOrigin(NamedTuple):
 
 
 def origin_of(place: TopicPartition, record: Any) -> CheckOrigin:
-    """Of a record of ``cb.check``."""
+    """Of a record of ``cb.check``; the route is empty if its headers name none."""
     ours = own_headers(record.headers)
     transaction = b" ".join((ours.get(HALF, b""), ours.get(ID, b""))).decode(errors="replace")
-    return CheckOrigin(place, record.offset, route_of(record.headers), transaction, record.timestamp)
-
-
-def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
-    """From a record's headers; an empty one where they say nothing that can be read."""
-    ours = own_headers(headers)
-    group, topic = ours.get(GROUP, b""), ours.get(TOPIC, b"")
-    return Route(group.decode(errors="replace"), topic.decode(errors="replace"))
+    route = Route(*(ours.get(name, b"").decode(errors="replace") for name in (GROUP, TOPIC)))
+    return CheckOrigin(place, record.offset, route, transaction, record.timestamp)
 
 
 def check_of(record: Any, origin: CheckOrigin) -> Check | None:

@@ -88,7 +88,7 @@ class CheckService:
         self._settings = settings
         self._clock_ms = clock_ms
         self._connect = connect
-        self.metrics = CheckMetrics(registry, self.standing) if registry is not None else None
+        self._metrics = CheckMetrics(registry or CollectorRegistry(), self.standing)
         self._tls = tls_context(settings.checks)
         # The directory and the groups belong to the loop's thread.
         self._directory = directory_of(settings.checks)
@@ -141,12 +141,9 @@ class CheckService:
         if not self._asking.is_set() or self._stopping.is_set():
             return None
         try:
-            return self._on_loop(self._groups_now).result(_STANDING_SECONDS)
+            return self._on_loop(self._groups.standing).result(_STANDING_SECONDS)
         except (TimeoutError, RuntimeError):  # the loop has just been closed
             return None
-
-    def _groups_now(self) -> dict[str, GroupStanding]:
-        return self._groups.standing()
 
     def stop(self, seconds: float = _STOP_SECONDS) -> None:
         """Stop; checks under way are asked again by whoever comes next."""
@@ -189,17 +186,17 @@ class CheckService:
         shares = GroupShares()
         session = open_session(checks, allowed, self._tls, idle=shares.connections.total)
         keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
-        lanes = Lanes(self._settle, self._clock_ms, self._lane_ended, self._contradicted)
+        lanes = Lanes(self._settle, self._clock_ms, self._metrics.settled, self._metrics.contradicted)
         self._copies = Copies(
             *(self._settings.kafka.topics.half, self._announcers.has_keys, partial(connect_reader, self._settings)),
             lanes.settle,
-            found=self._copied,
+            found=self._metrics.copied,
             failed=self._fail,
         )
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked, self._copies.settle),
+            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._metrics.asked, self._copies.settle),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -273,25 +270,8 @@ class CheckService:
 
         return self._on_loop(hear)
 
-    def _asked(self, group: str, seconds: float) -> None:
-        if self.metrics:
-            self.metrics.asked(group, seconds)
-
-    def _lane_ended(self, group: str, result: str) -> None:
-        if self.metrics:
-            self.metrics.settled(group, result)
-
-    def _contradicted(self, group: str) -> None:
-        if self.metrics:
-            self.metrics.contradicted(group)
-
-    def _copied(self, group: str) -> None:
-        if self.metrics:
-            self.metrics.copied(group)
-
     def _postpone(self, check: Check, reason: str) -> None:
-        if self.metrics:
-            self.metrics.postponed(check.request.group)
+        self._metrics.postponed(check.request.group)
         self._postponed(check.origin, reason)
 
     def _keep(self, check: Check, verdict: EndpointVerdict) -> None:
@@ -307,8 +287,7 @@ class CheckService:
 
     def _answer(self, check: Check, verdict: EndpointVerdict) -> None:
         request = check.request
-        if self.metrics:
-            self.metrics.answered(request.group, verdict.action.value)
+        self._metrics.answered(request.group, verdict.action.value)
         said = (request.transaction_id, request.group, request.half, verdict.action, verdict.remark)
         self._writer.put(Answer(*said, check.origin, verdict.fact))
 

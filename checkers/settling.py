@@ -42,11 +42,6 @@ Settle = Callable[[CheckRequest, EndpointVerdict, Then], None]
 """Calls ``then`` with the verdict that may be written: at once, or on the loop when the lane has been settled."""
 
 
-def at_once(_: CheckRequest, verdict: EndpointVerdict, then: Then) -> None:
-    """A :data:`Settle` for those who have no lanes."""
-    then(verdict)
-
-
 def must_settle(request: CheckRequest, verdict: EndpointVerdict) -> bool:
     """Whether a verdict may be written only when the lane has been settled.
 

@@ -5,8 +5,8 @@ from concurrent.futures import Future
 import pytest
 
 from checkback.wire.checks import Announcement
-from checkers import EndpointDirectory
 from checkers.announcers import Belief
+from checkers.directory import EndpointDirectory
 from tests.checkers.kafka_fakes import Record
 from tests.checkers.test_directory import ONE, TTL_MS, TWO, directory, urls
 from tests.checkers.test_intake import Scene

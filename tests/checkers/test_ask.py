@@ -18,7 +18,10 @@ from starlette.routing import Mount, Route
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action
-from checkers import AllowList, Asker, Endpoint, EndpointAnswer, EndpointVerdict, open_session, tls_context
+from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
+from checkers.directory import Endpoint
+from checkers.http.admission import AllowList
+from checkers.http.session import open_session, tls_context
 from conf.settings import CheckSettings
 from tests.checkers.asking import REQUEST, ask_about, never
 from tests.checkers.serving import http, serving, serving_app

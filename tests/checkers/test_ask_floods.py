@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from checkback.wire.protocol import Action
-from checkers import AllowList, Asker, Endpoint, EndpointVerdict, ask
+from checkers import ask
+from checkers.ask import Asker, EndpointVerdict
+from checkers.directory import Endpoint
+from checkers.http.admission import AllowList
 from checkers.http.session import BoundedConnector
 from tests.checkers.asking import REQUEST, ask_about
 from tests.checkers.serving import http, serving

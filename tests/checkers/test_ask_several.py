@@ -8,7 +8,7 @@ import pytest
 
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.wire.protocol import Action
-from checkers import EndpointAnswer, EndpointVerdict
+from checkers.ask import EndpointAnswer, EndpointVerdict
 from tests.checkers.asking import REQUEST, ask_about, never
 from tests.checkers.serving import http, serving, serving_app
 

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from checkback import CallableListener, LocalTransactionState, check_app
 from checkback.wire.protocol import Action
 from checkback.wire.signature import answer_signature, fitting_key, signed_headers
-from checkers import EndpointAnswer, EndpointVerdict
+from checkers.ask import EndpointAnswer, EndpointVerdict
 from tests.checkers.asking import REQUEST, ask_about, never
 from tests.checkers.serving import http, serving, serving_app
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers import Reading, Route
+from checkers.behind import Reading, Route
 
 ORDERS, INVOICES = Route("orders", "paid"), Route("invoices", "sent")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from checkers import Breaker
-from checkers.breakers import UNASKED_MS
+from checkers.breakers import UNASKED_MS, Breaker
 
 
 def opened(now_ms: int = 0) -> Breaker:

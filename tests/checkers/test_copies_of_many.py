@@ -10,7 +10,7 @@ from checkback.wire.protocol import Action, HalfPosition
 from checkers import copies, signature_index
 from checkers.ask import EndpointVerdict
 from checkers.copies import COPY, Copies
-from checkers.settling import at_once
+from tests.checkers.asking import at_once
 from tests.checkers.service.scene import request
 from tests.checkers.test_signature_index import NOW_MS, FakeReader, record
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from checkback.wire.checks import Announcement, announcement_key
-from checkers import EndpointDirectory
 from checkers.announcers import Belief
-from checkers.directory import NOT_TAKEN, group_standing
+from checkers.directory import NOT_TAKEN, EndpointDirectory, group_standing
 from checkers.facts import GroupStanding
 
 TTL_MS = 1_000

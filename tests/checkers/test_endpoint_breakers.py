@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers import EndpointBreakers
+from checkers.breakers import EndpointBreakers
 
 URL = "http://one/"
 

@@ -20,9 +20,10 @@ from kafka.structs import OffsetAndMetadata
 from checkback import CheckRequest, HalfPosition
 from checkback.kafka.outages import Outage
 from checkback.wire.checks import Announcement
-from checkers import Check, Route, rereading
+from checkers.behind import Route
+from checkers.check import Check
 from checkers.intake import Intake
-from checkers.rereading import Rereader, Rooms
+from checkers.rereading import _AT_ONCE, Rereader, Rooms
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, Record
 
 
@@ -319,18 +320,17 @@ def test_checks_of_a_group_that_is_away_wait_and_are_asked_when_it_is_back(scene
 
 
 def test_what_waits_is_read_as_fast_as_it_may_be_asked_and_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "_A_SECOND", 30)
+    monkeypatch.setattr("checkers.rereading._A_SECOND", 30)
     names = [f"a{number}" for number in range(1_500)]
     scene.away, scene.again.most = {"orders"}, 500
     scene.put(*names)
     scene.checks.records[:] = [record._replace(timestamp=0) for record in scene.checks.records]  # none is old
     scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [1_500])
-    scene.away, scene.room = set(), 1_000
-    began_ms = scene.now_ms
+    scene.away, scene.room, began_ms = set(), 1_000, scene.now_ms
     scene.run_until(lambda: scene.note() == "")
     assert scene.asked == names
     assert scene.again.given == 1_500
-    assert scene.now_ms - began_ms >= 1000 * (1_500 - rereading._AT_ONCE) / 30
+    assert scene.now_ms - began_ms >= 1000 * (1_500 - _AT_ONCE) / 30
 
 
 def test_a_trial_that_finds_nobody_changes_nothing(scene: Scene) -> None:

@@ -9,8 +9,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from checkback.exceptions import KafkaUnreachableError, NotAllowedError
-from checkers import CheckService, KafkaClients
-from checkers.clients import _close
+from checkers import CheckService
+from checkers.clients import KafkaClients, _close
 from conf import Settings
 from tests.checkers.kafka_fakes import REGISTRY, FakeAnswers, FakeConsumer
 from tests.checkers.settling.fakes import FakeSettler

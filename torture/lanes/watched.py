@@ -9,7 +9,7 @@ from checkback.kafka.librdkafka.settling import Settler
 from checkback.producing.direct import direct
 from checkback.producing.direct.delivering import Delivering
 from checkback.wire.ledger import Ledger
-from checkers import KafkaClients
+from checkers.clients import KafkaClients
 from conf import Settings
 from torture.effects.strike import Watch
 from torture.lanes.steps import LaneStep, SettlingStep

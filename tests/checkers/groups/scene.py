@@ -7,18 +7,13 @@ from typing import Any
 from checkback import CheckRequest, HalfPosition
 from checkback.wire.checks import Announcement
 from checkback.wire.protocol import Action
-from checkers import (
-    Asker,
-    Check,
-    CheckEnds,
-    Endpoint,
-    EndpointAnswer,
-    EndpointDirectory,
-    EndpointVerdict,
-    Groups,
-    GroupShares,
-)
-from checkers.settling import Settle, at_once
+from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
+from checkers.check import Check, CheckEnds
+from checkers.directory import Endpoint, EndpointDirectory
+from checkers.groups import Groups
+from checkers.http.shares import GroupShares
+from checkers.settling import Settle
+from tests.checkers.asking import at_once
 
 ONE, TWO = "http://one/", "http://two/"
 
@@ -58,7 +53,7 @@ class Scene(Asker):
             self,
             CheckEnds(
                 *(self._answered, self._postponed, self._kept, lambda one: self.dropped.append(one.origin)),
-                settle=settle,
+                *(lambda *_: None, settle),
             ),
             lambda: self.now_ms,
             concurrency=concurrency,

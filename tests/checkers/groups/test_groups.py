@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from checkback import CheckRequest, HalfPosition
-from checkers import (
-    EndpointAnswer,
-    EndpointVerdict,
-)
+from checkers.ask import EndpointAnswer, EndpointVerdict
 from tests.checkers.groups.scene import COMMIT, ONE, TWO, UNKNOWN, UNREACHABLE, Scene, check, committed, played, refused
 
 

@@ -5,7 +5,8 @@ import asyncio
 from checkback.wire.checks import CheckRequest
 from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
-from checkers import Check, EndpointVerdict
+from checkers.ask import EndpointVerdict
+from checkers.check import Check
 from checkers.settling import Then
 from tests.checkers.groups.scene import COMMIT, ONE, UNREACHABLE, Scene, played
 

@@ -7,14 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from checkback import CheckRequest
-from checkers import (
-    Check,
-    EndpointAnswer,
-    EndpointVerdict,
-    GroupShares,
-    Shares,
-)
 from checkers import groups as groups_module
+from checkers.ask import EndpointAnswer, EndpointVerdict
+from checkers.check import Check
+from checkers.http.shares import GroupShares, Shares
 from tests.checkers.groups.scene import COMMIT, ONE, UNREACHABLE, Scene, check, committed, played, refused
 
 

@@ -6,8 +6,7 @@ import socket
 import pytest
 from aiohttp.abc import ResolveResult
 
-from checkers import AdmittedResolver, AllowList
-from checkers.http.admission import FOUND
+from checkers.http.admission import FOUND, AdmittedResolver, AllowList
 from checkers.http.names import Address
 
 

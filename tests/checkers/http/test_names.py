@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkers import Names
-from checkers.http.names import Address
+from checkers.http.names import Address, Names
 from checkers.http.shares import OwnMeansError
 
 WELL = [Address(socket.AF_INET, 6, "10.0.0.1")]

@@ -10,7 +10,10 @@ import pytest
 
 from checkback import CheckRequest, ConfigurationError, HalfPosition
 from checkback.wire.protocol import Action
-from checkers import AllowList, Asker, Endpoint, EndpointVerdict, open_session, tls_context
+from checkers.ask import Asker, EndpointVerdict
+from checkers.directory import Endpoint
+from checkers.http.admission import AllowList
+from checkers.http.session import open_session, tls_context
 from conf.settings import CheckSettings
 from tests.checkers.serving import http, serving
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers import Shares
-from checkers.http.shares import OwnMeansError, connections_in_all, is_ours
+from checkers.http.shares import OwnMeansError, Shares, connections_in_all, is_ours
 
 
 def taken(shares: Shares, group: str) -> int:

@@ -20,9 +20,9 @@ from checkers import CheckService, copies
 from checkers.ask import EndpointVerdict
 from checkers.clients import connect_reader
 from checkers.copies import COPY, NOT_KNOWN, Copies
-from checkers.settling import at_once
 from checkers.signature_index import SignatureIndex
 from conf import Settings
+from tests.checkers.asking import at_once
 from tests.checkers.service.scene import COMMIT, ROLLBACK, Answerer, put, request, running
 from tests.place import Place, wait_until
 
