@@ -9,7 +9,6 @@ from typing import Any
 from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
-from checkback.wire.protocol import Topics
 from checkers.announcers import Announcers
 from checkers.clients import reader
 from checkers.directory import directory_of, group_standing
@@ -72,7 +71,7 @@ class Announced:
                 self._stopping.wait(outage.failed(error))
 
     def _follow(self, outage: Outage) -> None:
-        place = TopicPartition(Topics(self._settings.kafka.topic_prefix).producers, 0)
+        place = TopicPartition(self._settings.kafka.topics.producers, 0)
         consumer = self._connect(self._settings)
         try:
             consumer.assign([place])

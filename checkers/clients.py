@@ -20,7 +20,6 @@ from checkback.kafka.kafka_python.repairs import begin_anew_when_lost
 from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.librdkafka.transport import ConfluentTransport
 from checkback.wire.groups import checkers_group
-from checkback.wire.protocol import Topics
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class KafkaClients:
 
     def __init__(self, settings: Settings) -> None:
         kafka = settings.kafka
-        topics = Topics(kafka.topic_prefix)
+        topics = kafka.topics
         self._opened: list[tuple[str, Callable[[float], None]]] = []
         self._connect_settler = partial(Settler, kafka.bootstrap_servers, topics, kafka.sink_client)
         self._settler: Settler | None = None

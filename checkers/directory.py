@@ -35,14 +35,8 @@ class Endpoint(NamedTuple):
     batch: int = 1
 
 
-class LiveEndpoint(NamedTuple):
-    """One that may be asked."""
-
-    endpoint: Endpoint
-    heard_ms: int | None
-    """None: the settings name it."""
-    topics: tuple[str, ...] | None
-    """Real topics it answers for; None: all."""
+LiveEndpoint = tuple[Endpoint, int | None, tuple[str, ...] | None]
+"""When it was heard (None: the settings name it), and the real topics that it answers for (None: all)."""
 
 
 class PassedOver(NamedTuple):
@@ -182,8 +176,8 @@ class EndpointDirectory:
         for heard in reversed(self._announced.get(group, {}).values()):
             if now_ms - heard.heard_ms >= self._ttl_ms:
                 break  # and so are all that were heard before
-            yield LiveEndpoint(heard.endpoint, heard.heard_ms, heard.announced.topics)
-        yield from (LiveEndpoint(endpoint, None, None) for endpoint in self._fixed.get(group, ()))
+            yield heard.endpoint, heard.heard_ms, heard.announced.topics
+        yield from ((endpoint, None, None) for endpoint in self._fixed.get(group, ()))
 
     def groups(self) -> list[str]:
         """Those of which an endpoint is known."""

@@ -33,7 +33,6 @@ from checkback.kafka.outages import Outage
 from checkback.kafka.reaching import no_kafka
 from checkback.wire.groups import metadata_refused
 from checkback.wire.ledger import Ledger
-from checkback.wire.protocol import Topics
 from checkback.wire.rights import not_allowed
 from checkers.announcers import Announcers
 from checkers.answers import Answer, AnswerWriter
@@ -98,8 +97,7 @@ class CheckService:
         self._postponed: Callable[[CheckOrigin, str], None]  # the intake's
         self._finished: Callable[[CheckOrigin], None]  # likewise
         self._copies: Copies  # made on the loop
-        topics = Topics(settings.kafka.topic_prefix)
-        self._writer = AnswerWriter(topics, clock_ms, own_key(settings.access))
+        self._writer = AnswerWriter(settings.kafka.topics, clock_ms, own_key(settings.access))
         self._stopping = threading.Event()
         self._asking = threading.Event()
         self._hearing = threading.Event()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from time import time_ns
-from typing import NamedTuple
 
 from access.credentials import Caller, Credentials
 from access.files import PolicyAndKeys, PolicyFiles
@@ -20,11 +19,6 @@ _STREAMS_BYTES = 320 << 20
 """Of 5,000 streams of RocketMQ's clients."""
 
 
-class _Judging(NamedTuple):
-    in_force: PolicyAndKeys
-    credentials: Credentials
-
-
 class Accounts:
     """Of the policy as it is now. Without one everybody may everything.
 
@@ -40,7 +34,7 @@ class Accounts:
         self.in_flight = BytesInFlight()
         self.streams = BytesInFlight(_STREAMS_BYTES)
         self._files = PolicyFiles(access) if access.policy else None
-        self._judging: _Judging | None = None
+        self._judging: tuple[PolicyAndKeys, Credentials] | None = None
 
     @property
     def wanted(self) -> bool:
@@ -63,7 +57,7 @@ class Accounts:
     def _caller(self, read: Callable[[Credentials], Caller]) -> Caller:
         judging = self._now()
         try:
-            return ANYBODY if judging is None else read(judging.credentials)
+            return ANYBODY if judging is None else read(judging[1])
         except NotTrustedError as error:
             raise GatewayError(RefusalReason.WHO, str(error)) from None
 
@@ -72,7 +66,7 @@ class Accounts:
         judging = self._now()
         if judging is None:
             return True
-        policy, keys = judging.in_force
+        policy, keys = judging[0]
         account = policy.accounts.get(caller.account)
         shown = account is not None and caller.key_id in {*account.keys} & keys.keys()
         return shown and acts_for(policy, caller.account, group)
@@ -89,7 +83,7 @@ class Accounts:
         judging = self._now()
         if judging is None:
             return
-        verdict = judge(judging.in_force.policy, group, topic, self._own, caller.account)
+        verdict = judge(judging[0].policy, group, topic, self._own, caller.account)
         if not verdict.allowed:
             raise GatewayError(RefusalReason.RIGHTS, verdict.reason)
 
@@ -102,7 +96,7 @@ class Accounts:
         judging = self._now()
         if judging is None:
             return None
-        policy, keys = judging.in_force
+        policy, keys = judging[0]
         named = [key for name in policy.of_group(group) for key in policy.accounts[name].keys]
         if not named:
             return None
@@ -111,10 +105,10 @@ class Accounts:
                 return keys[key]
         raise GatewayError(RefusalReason.RIGHTS, f"access.secrets of this gateway has no key of group {group}")
 
-    def _now(self) -> _Judging | None:
+    def _now(self) -> tuple[PolicyAndKeys, Credentials] | None:
         if self._files is None:
             return None
         now = self._files.now()
-        if self._judging is None or self._judging.in_force is not now:
-            self._judging = _Judging(now, Credentials(now.policy, now.keys))
+        if self._judging is None or self._judging[0] is not now:
+            self._judging = now, Credentials(now.policy, now.keys)
         return self._judging

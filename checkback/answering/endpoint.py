@@ -107,7 +107,7 @@ class EndpointAnnouncer:
         self._kafka = make_client(KafkaProducer, settings, kafka_options, _FIXED, whose="a check endpoint")
         self._closing, self._process = threading.Event(), os.getpid()
         try:
-            self._announce().get(timeout=_START_SECONDS)
+            self._say(*self._record()).get(timeout=_START_SECONDS)
         except KafkaError as error:
             close_producer(self._kafka, 1)
             if isinstance(error, AuthorizationError):
@@ -141,9 +141,6 @@ class EndpointAnnouncer:
         now_ms = int(time.time() * 1000)
         return Announcement(self._group, self._instance, self._url, now_ms, self._batch, self._answers_for).to_record()
 
-    def _announce(self) -> Any:
-        return self._say(*self._record())
-
     def _say(self, key: bytes, value: bytes | None) -> Any:
         record = OutgoingRecord(self._topic, _PARTITION, key, value, [])
         if self._signing is not None:
@@ -167,7 +164,7 @@ class EndpointAnnouncer:
     def _beat(self) -> None:
         while not self._closing.wait(_HEARTBEAT_SECONDS):
             try:
-                self._announce()
+                self._say(*self._record())
             except KafkaError as error:
                 _LOGGER.warning("A heartbeat of group %s did not reach Kafka: %r", self._group, error)
 

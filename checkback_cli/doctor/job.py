@@ -112,7 +112,7 @@ def heard_by_service(records: Iterable[Any], settings: Settings) -> EndpointDire
 def live_endpoints(directory: EndpointDirectory, now_ms: int) -> dict[str, list[str]]:
     """URLs by group, each once: those heard from within the time, and the fixed ones of the settings."""
     found = {
-        group: list(dict.fromkeys(one.endpoint.url for one in directory.live(group, now_ms)))
+        group: list(dict.fromkeys(endpoint.url for endpoint, _, _ in directory.live(group, now_ms)))
         for group in directory.groups()
     }
     return {group: urls for group, urls in found.items() if urls}

@@ -163,15 +163,9 @@ class AdmittedResolver(AbstractResolver):
             if reason is not None:
                 reasons.append(reason)
                 continue
+            numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
             admitted.append(
-                ResolveResult(
-                    hostname=host,
-                    host=address,
-                    port=port,
-                    family=its_family,
-                    proto=protocol,
-                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-                )
+                ResolveResult(hostname=host, host=address, port=port, family=its_family, proto=protocol, flags=numeric)
             )
         if reasons and not admitted:
             raise AddressRefusedError(reasons[0])

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from access import (
     AccessEntry,
-    Comparison,
     Operation,
     ResourceKind,
     Right,
@@ -17,6 +16,7 @@ from access import (
     kafka_acls_lines,
     rights_of,
 )
+from access.entries import Comparison
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.wire.protocol import Topics
 from checkback.wire.rights import not_allowed
