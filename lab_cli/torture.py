@@ -161,6 +161,14 @@ def run_torture(
     s3: Annotated[
         bool, typer.Option("--s3", help="With --cluster: its checkpoint is in S3, whose server is killed and stopped.")
     ] = False,
+    sinks: Annotated[
+        bool,
+        typer.Option(
+            "--sinks",
+            help="Only this: kill and stop a job with four tables, PostgreSQL and S3; lose their answers; make them "
+            "unavailable; cut the power. Needs PostgreSQL installed, root and loop devices (Linux).",
+        ),
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -232,7 +240,8 @@ def run_torture(
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
-    struck = (Deck.CLUSTER_ON_S3 if s3 else Deck.CLUSTER) if cluster else struck
+    struck = (Deck.CLUSTER_ON_S3 if s3 else Deck.CLUSTER) if cluster else Deck.SINKS if sinks else struck
+    neighbours = neighbours and not sinks
     options = Options(
         seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
     )

@@ -1,7 +1,6 @@
 """Faults of a cluster: machines are lost, and come back."""
 
 import random
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from torture.decks import ClusterFault
 from torture.ground import STATE_PARTITIONS
 from torture.local_hdfs import LocalHdfs
 from torture.local_s3 import LocalS3
-from torture.processes import Process, all_of, send
+from torture.machine import stand_still
+from torture.processes import Process, all_of
 from torture.schedule import Round
 from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
@@ -133,7 +133,7 @@ def _lose_two_brokers(system: System, ground: ClusterGround, chance: random.Rand
 
 def _cut_broker_off(system: System, ground: ClusterGround, chance: random.Random) -> float:
     """It stands still: its connections stay, and it answers nobody."""
-    return _stand_still(system, chance.choice(ground.kafka.brokers).pid)
+    return stand_still(system, all_of(chance.choice(ground.kafka.brokers).pid), _CUT_OFF_SECONDS)
 
 
 def _lose_data_node(system: System, ground: ClusterGround, chance: random.Random) -> float:
@@ -161,17 +161,7 @@ def _lose_s3(system: System, ground: ClusterGround, _chance: random.Random) -> f
 
 
 def _cut_s3_off(system: System, ground: ClusterGround, _chance: random.Random) -> float:
-    return _stand_still(system, _s3(ground).pid)
-
-
-def _stand_still(system: System, supervisor: int | None) -> float:
-    processes = all_of(supervisor) if supervisor else []
-    send(processes, signal.SIGSTOP)
-    try:
-        system.supervise_for(_CUT_OFF_SECONDS)
-    finally:
-        send(processes, signal.SIGCONT)
-    return time.time()
+    return stand_still(system, all_of(_s3(ground).pid), _CUT_OFF_SECONDS)
 
 
 def _hdfs(ground: ClusterGround) -> LocalHdfs:

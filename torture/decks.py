@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import count
 
-from torture.schedule import Round
+from streaming.batch.failpoints import Failpoint
+from torture.schedule import PUBLISHING, Fault, Round
 
 
 class Deck(StrEnum):
@@ -23,6 +24,8 @@ class Deck(StrEnum):
     """On a cluster: see :mod:`torture.cluster_ground`."""
     CLUSTER_ON_S3 = "cluster-on-s3"
     """The same, with the checkpoint in S3."""
+    SINKS = "sinks"
+    """Four tables, and the stores that hold them: see :mod:`torture.sinks_ground`."""
 
 
 class MachineFault(StrEnum):
@@ -64,6 +67,23 @@ class ClusterFault(StrEnum):
     S3_CUT_OFF = "S3 stands still for 30 s"
 
 
+class SinkFault(StrEnum):
+    """What is done to a job with tables, and to their stores."""
+
+    KILLED_BEFORE = "driver killed before a batch is in any table"
+    KILLED_BETWEEN = "driver killed when a batch is in some tables"
+    KILLED_AFTER = "driver killed when a batch is in all tables"
+    JOB_STOPPED = "the job stands still for 3 to 15 s"
+    COMMIT_ANSWER_LOST = "PostgreSQL's answer to COMMIT lost"
+    DATABASE_CRASHED = "PostgreSQL crashed and restarted while the job is connected"
+    DATABASE_AWAY = "PostgreSQL away for 10 s"
+    DATABASE_READ_ONLY = "PostgreSQL read-only for 10 s"
+    S3_AWAY = "S3 killed, and away for 10 s"
+    S3_STOPPED = "S3 stands still for 15 s"
+    S3_ANSWER_LOST = "S3's answer to a new entry of the Delta log lost"
+    COMPACTED = "driver killed, both Delta tables compacted by another process"
+
+
 _OF_HDFS = (ClusterFault.DATA_NODE_LOST, ClusterFault.NAME_NODE_LOST)
 _OF_S3 = (ClusterFault.S3_LOST, ClusterFault.S3_CUT_OFF)
 DECKS: dict[Deck, tuple[StrEnum, ...]] = {
@@ -91,7 +111,24 @@ DECKS: dict[Deck, tuple[StrEnum, ...]] = {
     ),
     Deck.CLUSTER: tuple(fault for fault in ClusterFault if fault not in _OF_S3),
     Deck.CLUSTER_ON_S3: tuple(fault for fault in ClusterFault if fault not in _OF_HDFS),
+    Deck.SINKS: (
+        *SinkFault,
+        Fault.DRIVER_KILLED,
+        Fault.JOB_SUSPENDED,
+        Fault.DATABASE_CUT,
+        MachineFault.POWER_LOST,
+        MachineFault.DISK_FULL,
+        MachineFault.DISK_READ_ONLY,
+    ),
 }
+_STEPS: dict[StrEnum, tuple[Failpoint, ...]] = {
+    SinkFault.KILLED_BEFORE: (Failpoint.BEFORE_PUBLISH,),
+    SinkFault.KILLED_BETWEEN: (Failpoint.BETWEEN_DESTINATIONS,),
+    SinkFault.KILLED_AFTER: (Failpoint.AFTER_PUBLISH,),
+    SinkFault.COMPACTED: PUBLISHING,
+    Fault.JOB_SUSPENDED: PUBLISHING,
+}
+"""Of faults that strike at a step."""
 NEEDS_DISK = frozenset({Deck.POWER, Deck.DISK})
 """Decks whose job has a disk of its own: see :mod:`torture.disk`."""
 _MOST_DELAY_SECONDS = 6.0
@@ -106,4 +143,5 @@ def rounds_of(deck: Deck, seed: int) -> Iterator[Round]:
         cards = list(DECKS[deck])
         chance.shuffle(cards)
         for fault in cards:
-            yield Round(next(numbers), fault, None, chance.uniform(0, _MOST_DELAY_SECONDS), chance.getrandbits(32))
+            step = chance.choice(_STEPS[fault]) if fault in _STEPS else None
+            yield Round(next(numbers), fault, step, chance.uniform(0, _MOST_DELAY_SECONDS), chance.getrandbits(32))

@@ -38,8 +38,9 @@ class DiskError(CheckbackError):
 class Disk:
     """A file system of its own at ``folder``, which is ``name`` in a place. It needs root and loop devices."""
 
-    def __init__(self, place: Path, name: str = "disk") -> None:
+    def __init__(self, place: Path, name: str = "disk", size: int = _BYTES) -> None:
         self.folder = place / name
+        self._size = size
         self._image = place / f"{name}.img"
         self._chance = random.Random(_SEED)  # noqa: S311  (dice, no secret)
         self._neighbour: threading.Thread | None = None
@@ -52,7 +53,7 @@ class Disk:
             DiskError: this machine does not allow it.
         """
         with self._image.open("wb") as image:
-            image.truncate(_BYTES)
+            image.truncate(self._size)
         self.folder.mkdir()
         _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
         self.mount()
@@ -96,10 +97,11 @@ class Disk:
     def fill(self) -> None:
         """Leave no byte to anybody."""
         with (self.folder / _FILLER).open("ab", buffering=0) as filler:
-            size = 1 << 20
+            size, end = _BYTES, 0
             while size:
                 try:
-                    filler.write(b"\0" * size)
+                    os.posix_fallocate(filler.fileno(), end, size)
+                    end += size
                 except OSError:  # there is no room for so many
                     size //= 2
 

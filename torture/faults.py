@@ -22,9 +22,9 @@ from torture.changes import (
 )
 from torture.checkpoint_faults import fill_disk, make_disk_read_only, start_on_copy, start_on_older_copy
 from torture.cluster_faults import OF_CLUSTER, strike
-from torture.death import Order, Victim, carried_out, give, withdraw
-from torture.decks import MachineFault
-from torture.machine import PAUSED, lose_power, pause
+from torture.death import Order, Victim
+from torture.decks import MachineFault, SinkFault
+from torture.machine import PAUSED, have_carried_out, lose_power, pause
 from torture.power import lose_broker, lose_shop
 from torture.schedule import Fault, Round
 from torture.system import System
@@ -50,7 +50,7 @@ def _kill_driver(system: System, this: Round) -> float:
     if this.step is None:
         system.job.kill_driver()
     else:
-        _order(system, Order(this.step, Victim.DRIVER))
+        have_carried_out(system, Order(this.step, Victim.DRIVER))
         system.job.wait(10)
     since = time.time()
     system.restart_job()
@@ -58,7 +58,7 @@ def _kill_driver(system: System, this: Round) -> float:
 
 
 def _change_settings(system: System, this: Round) -> float:
-    _order(system, Order(this.step or Failpoint.BATCH_ENDS, Victim.DRIVER))
+    have_carried_out(system, Order(this.step or Failpoint.BATCH_ENDS, Victim.DRIVER))
     system.job.wait(10)
     return change_settings(system, this)
 
@@ -75,7 +75,7 @@ def _kill_executor(system: System, this: Round) -> float:
         with suppress(psutil.NoSuchProcess):
             _dice(this).choice(executors).kill()
     else:
-        _order(system, Order(this.step, Victim.EXECUTOR))
+        have_carried_out(system, Order(this.step, Victim.EXECUTOR))
     return time.time()
 
 
@@ -85,7 +85,7 @@ def _kill_workers(system: System, this: Round) -> float:
             with suppress(psutil.NoSuchProcess):
                 worker.kill()
     else:
-        _order(system, Order(this.step, Victim.WORKER))
+        have_carried_out(system, Order(this.step, Victim.WORKER))
     return time.time()
 
 
@@ -94,7 +94,7 @@ def _suspend_job(system: System, this: Round) -> float:
     if this.step is None:  # 1
         system.job.suspend()
     else:
-        _order(system, Order(this.step, Victim.EVERYBODY_SLEEPS))
+        have_carried_out(system, Order(this.step, Victim.EVERYBODY_SLEEPS))
     since = time.time()
     old = system.take_over()  # 2
     system.recoveries.append(system.wait_for_delivery(since))
@@ -187,13 +187,10 @@ def _cut_database(system: System, _this: Round) -> float:
     return time.time()
 
 
-def _order(system: System, order: Order) -> None:
-    folder = system.ground.folder
-    give(folder, order)
-    try:
-        system.wait_until(lambda: carried_out(folder), GIVE_UP_SECONDS, f"no batch came to the step '{order.step}'")
-    finally:
-        withdraw(folder)
+def _strike_sinks(system: System, this: Round) -> float:
+    from torture.sink_faults import strike_sinks  # noqa: PLC0415  (psycopg is needed for this only)
+
+    return strike_sinks(system, this)
 
 
 def _dice(this: Round) -> random.Random:
@@ -230,4 +227,6 @@ _FAULTS: dict[StrEnum, Callable[[System, Round], float]] = {
     MachineFault.CHECKPOINT_COPIED: start_on_copy,
     MachineFault.CHECKPOINT_OLD: start_on_older_copy,
     **dict.fromkeys(OF_CLUSTER, strike),
+    **dict.fromkeys(SinkFault, _strike_sinks),
+    **dict.fromkeys((SinkFault.KILLED_BEFORE, SinkFault.KILLED_BETWEEN, SinkFault.KILLED_AFTER), _kill_driver),
 }

@@ -84,6 +84,11 @@ class Ground:
         return "OFF"
 
     @property
+    def of_sending(self) -> dict[str, str]:
+        """Variables of the producers: see :data:`torture.shop.RATE`."""
+        return {}
+
+    @property
     def may_forget(self) -> bool:
         """Whether brokers may lose what was delivered, so that all of it is read once more in the end."""
         return False

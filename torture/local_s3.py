@@ -46,7 +46,7 @@ class LocalS3:
         self._start_seconds = start_seconds
         self.folder = Path()
         """A temporary one, for log and objects; it goes with the server."""
-        self.port = 0
+        self.port = free_port()
         self._running: Supervised | None = None
 
     @property
@@ -65,6 +65,11 @@ class LocalS3:
         return {"AWS_ACCESS_KEY_ID": "checkback", "AWS_SECRET_ACCESS_KEY": "a secret of the tests"}
 
     @property
+    def objects(self) -> Path:
+        """The folder that holds the bucket's objects as files."""
+        return self.folder / "objects" / self.bucket
+
+    @property
     def pid(self) -> int | None:
         """Process id of what runs it."""
         return None if self._running is None else self._running.pid
@@ -76,9 +81,9 @@ class LocalS3:
             CheckbackError: it ended, or did not answer within ``start_seconds``.
             InstallationError: no Java, or no jars.
         """
-        if not self.port:
-            self.folder, self.port = Path(tempfile.mkdtemp(prefix="checkback-s3-")), free_port()
-            (self.folder / "objects" / self.bucket).mkdir(parents=True)
+        if self.folder == Path():
+            self.folder = Path(tempfile.mkdtemp(prefix="checkback-s3-"))
+            self.objects.mkdir(parents=True)
         log = self.folder / "server.log"
         self._running = Supervised(self._command(), log)
         try:
@@ -96,7 +101,7 @@ class LocalS3:
 
     def copy(self, source: str, target: Path) -> None:
         """Copy objects, ``/folder/inner`` being what their keys begin with, into a folder of this machine."""
-        begin = self.folder / "objects" / self.bucket / source.lstrip("/")
+        begin = self.objects / source.lstrip("/")
         for one in begin.iterdir():
             place = target / begin.name
             place.mkdir(exist_ok=True)

@@ -3,11 +3,12 @@
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import psutil
 
+from torture.death import Order, carried_out, give, withdraw
 from torture.decks import MachineFault
 from torture.disk import Disk
 from torture.processes import JobProcess, all_of, send
@@ -75,6 +76,34 @@ def pause(system: System, this: Round) -> float:
     system.recoveries.append(system.wait_for_delivery(since))
     refuse_given_up(system, this)
     return since
+
+
+def stand_still(system: System, processes: Sequence[int], seconds: float) -> float:
+    """SIGSTOP, and SIGCONT some seconds later.
+
+    Returns:
+        When they went on (``time.time()``).
+    """
+    send(processes, signal.SIGSTOP)
+    try:
+        system.supervise_for(seconds)
+    finally:
+        send(processes, signal.SIGCONT)
+    return time.time()
+
+
+def have_carried_out(system: System, order: Order) -> None:
+    """Order a death, and wait until a process of the job has carried the order out.
+
+    Raises:
+        NotRecoveredError: no batch reached the step.
+    """
+    folder = system.ground.folder
+    give(folder, order)
+    try:
+        system.wait_until(lambda: carried_out(folder), GIVE_UP_SECONDS, f"no batch came to the step '{order.step}'")
+    finally:
+        withdraw(folder)
 
 
 def refuse_given_up(system: System, this: Round) -> None:

@@ -35,8 +35,10 @@ def send(processes: Iterable[int], number: int) -> None:
             os.kill(process, number)
 
 
-def all_of(process: int) -> list[int]:
-    """It, and all that it has started."""
+def all_of(process: int | None) -> list[int]:
+    """It, and all that it has started; none when it does not run."""
+    if process is None:
+        return []
     return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
 
 

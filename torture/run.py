@@ -18,6 +18,8 @@ from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR, Fault.CLOCK_AHEAD})
+_TABLES_JUDGED_EVERY = 10
+"""Rounds of the deck for tables."""
 _NO_VERDICT = "Some transactions were not decided yet when the time was over: the machine is too slow for a verdict."
 _SLOW_SECONDS = 60.0
 NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
@@ -35,6 +37,8 @@ class RoundReport:
     """What jobs said that ended by themselves in this round."""
     lost_bytes: int = 0
     """What a broker had not yet on its disk when it lost power."""
+    seconds: float = 0.0
+    """All of the round, the delay before its fault too."""
 
 
 @dataclass
@@ -126,6 +130,10 @@ def _ground(options: Options) -> Ground:
 
         place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
         return make_cluster_ground(place, clock.SettableClock(place), in_s3=options.deck is Deck.CLUSTER_ON_S3)
+    if options.deck is Deck.SINKS:
+        from torture.sinks_ground import make_sinks_ground  # noqa: PLC0415  (psycopg is for this only)
+
+        return make_sinks_ground()
     usual = make_ground(
         options.executors,
         with_tables=options.with_tables,
@@ -166,7 +174,9 @@ def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Cal
                 done = _round(system, this)
                 report.rounds.append(done)
                 tell(done)
-                _refuse_harm(system.judge(), this)
+                of_tables = options.deck is Deck.SINKS and this.number % _TABLES_JUDGED_EVERY == 0
+                for name, judged in (system.judge_all() if of_tables else {"kafka": system.judge()}).items():
+                    _refuse_harm(name, judged, this)
         except NotRecoveredError as error:
             report.defect = str(error)
         report.judgements = system.come_to_rest()
@@ -175,15 +185,17 @@ def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Cal
             report.defect = _NO_VERDICT if report.inconclusive else "Not all is as it was sent."
 
 
-def _refuse_harm(judgement: Judgement, this: Round) -> None:
+def _refuse_harm(name: str, judgement: Judgement, this: Round) -> None:
     if judgement.repeated or judgement.leaked or judgement.changed:
-        raise NotRecoveredError(f"Round {this.number}, {this}: {judgement}.")
+        raise NotRecoveredError(f"Round {this.number}, {this}: {name}: {judgement}.")
 
 
 def _round(system: System, this: Round) -> RoundReport:
+    began = time.monotonic()
     time.sleep(this.delay_seconds)  # anywhere in a batch: that is what is tested
     system.begin_round()
     since = inject(system, this)
     system.recoveries.append(system.wait_for_delivery(since))
     took = round(max(system.recoveries), 1)
-    return RoundReport(this.number, str(this), took, list(system.stops), system.lost_bytes)
+    whole = round(time.monotonic() - began, 1)
+    return RoundReport(this.number, str(this), took, list(system.stops), system.lost_bytes, whole)

@@ -7,6 +7,7 @@ moment.
 """
 
 import json
+import os
 import random
 import signal
 import sys
@@ -24,6 +25,8 @@ from torture.sent import Database
 GROUP = "shop"
 STOPPED = "sending.stopped"
 PER_SECOND = 60
+RATE = "TORTURE_PER_SECOND"
+"""A variable: how many transactions a second there are, where not so many."""
 PAUSED = "sending.paused"
 """A file: the job is far behind, on a slow machine, and gets no more to do meanwhile."""
 _MORE_OFTEN = 0.2
@@ -140,7 +143,8 @@ def main(
         TransactionProducer(bootstrap_servers, GROUP, topics=ours, transport="confluent-kafka") as producer,
     ):
         shop = Shop(database, producer, topics.split(","), int(seed))
-        while not stopping.wait(1 / PER_SECOND):
+        pause_seconds = 1 / int(os.environ.get(RATE, PER_SECOND))
+        while not stopping.wait(pause_seconds):
             if (Path(folder) / PAUSED).exists():
                 continue
             shop.hear(_more_topics(Path(folder)))

@@ -77,7 +77,8 @@ class System:
         folder, servers, topics = self.ground.folder, self.ground.servers, ",".join(self.ground.sent_topics)
         seed = str(self._seed * 1000 + next(self._starts))
         command = ["torture.shop", str(folder), servers, self.ground.topics.prefix, topics, seed]
-        return Process([*command, str(self.ground.of_shop), self.ground.synchronous], {}, folder / "shop.log")
+        command += [str(self.ground.of_shop), self.ground.synchronous]
+        return Process(command, self.ground.of_sending, folder / "shop.log")
 
     def leave_database(self) -> None:
         """Have none of the shop's files open, until it is asked something again."""

@@ -13,21 +13,23 @@ import pyarrow.parquet as pq
 from torture.oracle import Body, imprint
 
 if TYPE_CHECKING:
+    from torture.local_s3 import LocalS3
     from torture.postgresql import Postgresql
 
 TOPICS = ("invoices", "ledger")
 """Topics whose messages go to every table; the second is in no Kafka."""
 
-LAKE, FILES, WAREHOUSE = "lake", "files", "warehouse"
+LAKE, FILES, WAREHOUSE, BUCKET = "lake", "files", "warehouse", "bucket"
 _COLUMNS = ("id", "topic", "key", "value", "headers")
 
 
 @dataclass(frozen=True)
 class Tables:
-    """A Delta table and Parquet files in ``folder``, and a table in PostgreSQL when there is one."""
+    """A Delta table and Parquet files in ``folder``, a table in PostgreSQL when there is one, a Delta table in S3."""
 
     folder: Path
     postgresql: "Postgresql | None" = None
+    s3: "LocalS3 | None" = None
 
     def environment(self) -> dict[str, str]:
         """Settings of the job."""
@@ -37,6 +39,8 @@ class Tables:
         }
         if self.postgresql:
             tables[WAREHOUSE] = self.postgresql.settings()
+        if self.s3:
+            tables[BUCKET] = {"kind": "delta", "path": f"{self.s3.url}/{BUCKET}"}
         shared, alone = TOPICS
         rules = [{"topic": shared, "to": ["kafka", *tables]}, {"topic": alone, "to": list(tables)}]
         return {"CHECKBACK_SINKS__TABLES": json.dumps(tables), "CHECKBACK_SINKS__RULES": json.dumps(rules)}
@@ -46,6 +50,8 @@ class Tables:
         tables = {LAKE: _delta_rows(self.folder / LAKE), FILES: _parquet_rows(self.folder / FILES)}
         if self.postgresql:
             tables[WAREHOUSE] = self.postgresql.rows(_COLUMNS)
+        if self.s3:
+            tables[BUCKET] = _delta_rows(self.s3.objects / BUCKET)
         return {name: _by_id(rows) for name, rows in tables.items()}
 
 

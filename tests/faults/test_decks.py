@@ -5,8 +5,11 @@ from itertools import islice
 
 import pytest
 
-from torture.decks import DECKS, ClusterFault, Deck, MachineFault, rounds_of
+from streaming.batch.failpoints import Failpoint
+from torture.decks import DECKS, ClusterFault, Deck, MachineFault, SinkFault, rounds_of
 from torture.machine import PAUSED
+from torture.schedule import PUBLISHING, Fault
+from torture.sink_faults import OF_SINKS
 
 
 @pytest.mark.parametrize("deck", DECKS)
@@ -21,5 +24,14 @@ def test_the_same_seed_gives_the_same_rounds() -> None:
 
 
 def test_each_fault_is_in_a_deck_and_can_be_done() -> None:
-    assert {fault for deck in DECKS.values() for fault in deck} == {*MachineFault, *ClusterFault}
+    of_decks = {fault for deck in DECKS.values() for fault in deck} - set(Fault)
+    assert of_decks == {*MachineFault, *ClusterFault, *SinkFault}
     assert set(DECKS[Deck.PAUSES]) == PAUSED
+
+
+def test_each_fault_of_a_store_can_be_done_and_a_driver_dies_at_each_step_of_publishing() -> None:
+    deaths = (SinkFault.KILLED_BEFORE, SinkFault.KILLED_BETWEEN, SinkFault.KILLED_AFTER)
+    assert set(SinkFault) - OF_SINKS == set(deaths)
+    rounds = {this.fault: this.step for this in islice(rounds_of(Deck.SINKS, 5), len(DECKS[Deck.SINKS]))}
+    assert tuple(rounds[fault] for fault in deaths) == PUBLISHING
+    assert isinstance(rounds[SinkFault.COMPACTED], Failpoint)
