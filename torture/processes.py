@@ -37,9 +37,10 @@ def send(processes: Iterable[int], number: int) -> None:
 
 def all_of(process: int | None) -> list[int]:
     """It, and all that it has started; none when it does not run."""
-    if process is None:
-        return []
-    return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
+    if process is not None:
+        with suppress(psutil.NoSuchProcess):
+            return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
+    return []
 
 
 class Process:
