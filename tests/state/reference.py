@@ -137,10 +137,8 @@ class Reference:
 
     def _judge(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
         decision = "commit" if op.says.endswith("commit") else "rollback" if op.says.endswith("rollback") else None
-        if transaction.kept and (op.transaction_id, op.group) != (
-            transaction.half.transaction_id,
-            transaction.half.group,
-        ):
+        named = (transaction.half.transaction_id, transaction.half.group)
+        if transaction.kept and (op.transaction_id, op.group) != named:
             self._reject(op, FOREIGN, said)
             return
         transaction.settled |= transaction.half.lane >= 0 and op.settled == 1

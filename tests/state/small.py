@@ -1,7 +1,7 @@
 """The small cases that tests of single rules begin with."""
 
 from state import Policy
-from tests.state.records import Driver, Half, Op, Said
+from tests.state.records import Driver, Half, Said
 
 SECOND = 1_000
 POLICY = Policy(
@@ -17,16 +17,6 @@ POLICY = Policy(
     early_op_max=2,
     timer_slack_ms=1,
     segment_size=64,
-)
-
-CHECK_COMMIT, CHECK_ROLLBACK = Op("check_commit", source="check"), Op("check_rollback", source="check")
-OPERATOR_COMMIT, OPERATOR_ROLLBACK, RESUME = (
-    Op(says, source="operator") for says in ("operator_commit", "operator_rollback", "resume")
-)
-COMMIT, ROLLBACK, UNKNOWN = Op("commit"), Op("rollback"), Op("unknown")
-CHECK_UNKNOWN, UNREACHABLE = (
-    Op("check_unknown", source="check"),
-    Op("check_unreachable", source="check"),
 )
 
 
@@ -47,17 +37,8 @@ def checking(policy: Policy = POLICY) -> tuple[Driver, int]:
 
 def says_nothing(said: Said) -> bool:
     """Whether nothing is written, counts apart."""
-    lists = (
-        said.delivered,
-        said.bundles,
-        said.checks,
-        said.parked,
-        said.rejected,
-        said.broken,
-        said.statuses,
-        said.ended,
-    )
-    return not any(lists)
+    of_messages = (said.delivered, said.bundles, said.checks, said.parked)
+    return not any((*of_messages, said.rejected, said.broken, said.statuses, said.ended))
 
 
 def parked(policy: Policy = POLICY, half: Half | None = None) -> tuple[Driver, int]:

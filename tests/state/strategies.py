@@ -112,27 +112,18 @@ def _all_halves() -> list[Half]:
     for offset, body, numbers, again in product(_OFFSETS, _HALF_BODIES, _IMMUNITY_AND_CHECK_MAX, range(12)):
         name = transaction_id(offset) if again < 11 else "again"
         key, value, headers, left_out = body
+        due_ms = _DELIVER_AT[len(made) % len(_DELIVER_AT)]
         immunity_ms, check_max = numbers
-        first = Half(offset=offset, transaction_id=name, partition=again % 4 - 2, key=key, value=value, headers=headers)
-        deliver_at_ms = _DELIVER_AT[len(made) % len(_DELIVER_AT)]
-        first = replace(
-            first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms, left_out=left_out
-        )
+        named = (offset, name, "orders", "paid", again % 4 - 2)
+        first = Half(*named, key, value, headers, immunity_ms, check_max, due_ms, left_out)
         says = _SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]
         of_lane = not says and len(made) % 3 == 0
         made.append(replace(first, says=says, lane=of_lane - 1, lane_name="0f" * 16 if of_lane else None))
     return made
 
 
-_LIMITS = st.sampled_from(
-    [
-        *[RunLimits()] * 3,
-        RunLimits(events=1, group_least=0),
-        RunLimits(events=1, group_least=1),
-        RunLimits(group_events=2),
-        RunLimits(payload_bytes=5, group_least=1),
-    ]
-)
+_FEW_EVENTS = (RunLimits(events=1, group_least=0), RunLimits(events=1, group_least=1), RunLimits(group_events=2))
+_LIMITS = st.sampled_from([*[RunLimits()] * 3, *_FEW_EVENTS, RunLimits(payload_bytes=5, group_least=1)])
 
 _BY_OPERATORS = ("resume", "redeliver", "operator_commit", "operator_rollback")
 
@@ -145,9 +136,8 @@ def _all_ops() -> list[Op]:
         if named == 9:
             name, group = transaction_id(offset), "others"
         source = "check" if says.startswith("check") else "operator" if says in _BY_OPERATORS else "producer"
-        key, value, headers = body
         settled = int(len(made) % 3 == 0 and says != "delivered")
-        made.append(Op(says, offset, 0, name, group, source, key, value, headers, settled=settled))
+        made.append(Op(says, offset, 0, name, group, source, *body, settled=settled))
     return made
 
 

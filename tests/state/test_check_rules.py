@@ -5,18 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.state import reference
+from tests.state.ops import CHECK_UNKNOWN, COMMIT, ROLLBACK, UNREACHABLE
 from tests.state.records import ANSWERS, Driver, Half, Message, Op
-from tests.state.small import (
-    CHECK_UNKNOWN,
-    COMMIT,
-    POLICY,
-    ROLLBACK,
-    SECOND,
-    UNREACHABLE,
-    checking,
-    opened,
-    says_nothing,
-)
+from tests.state.small import POLICY, SECOND, checking, opened, says_nothing
 
 
 def test_no_check_before_the_transaction_timeout_and_one_after() -> None:
@@ -27,8 +18,7 @@ def test_no_check_before_the_transaction_timeout_and_one_after() -> None:
     assert (check.attempt, check.check_max) == (1, 3)
     assert check.message == Message(0, "tx", "orders", "paid", -1, b"key", b"v", None, ingested_ms=0)
     assert [(status.transaction_id, status.attempt, status.check_max) for status in said.statuses] == [("tx", 1, 3)]
-    assert said.counts == {"checked": 1}
-    assert said.ledger == {0: "checking"}
+    assert (said.counts, said.ledger) == ({"checked": 1}, {0: "checking"})
 
 
 @pytest.mark.parametrize("immunity_ms", [0, 1_000, 20_000])
@@ -149,8 +139,7 @@ def test_a_message_that_is_resumed_has_a_status_with_its_first_check_again() -> 
 def test_a_check_has_the_value_of_a_small_message_and_says_how_large_another_is(size: int, left_out: int) -> None:
     value = b"v" * size
     (check,) = Driver(POLICY).step(0, Half(value=value, immunity_ms=0)).checks
-    assert check.left_out == left_out
-    assert check.message.value == (value if left_out < 0 else None)
+    assert (check.left_out, check.message.value) == (left_out, value if left_out < 0 else None)
     assert check.message.key == b"key"
 
 
@@ -179,8 +168,7 @@ def test_parked_after_check_max_answers_be_it_the_policy_s_or_the_message_s_own(
     [parked] = said.parked
     assert (parked.attempts, parked.reason) == (most, reference.EXHAUSTED)
     assert parked.message.value == b"value"
-    assert said.counts == {"parked": 1}
-    assert said.ledger == {0: "parked"}
+    assert (said.counts, said.ledger) == ({"parked": 1}, {0: "parked"})
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -13,6 +13,7 @@ from state.codec import VERSION
 from state.rows import CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows, objects
 from tests.state.records import Driver, Half, Op
 from tests.state.small import POLICY as SMALL
+from tests.state.small import opened
 
 POLICY = Policy(segment_size=64)
 _BYTES = ("key", "value")
@@ -37,9 +38,8 @@ def full_segment() -> Segment:
     """Two messages open, one of them checked, one decided, one op that waits."""
     driver = Driver(POLICY)
     halves = [Half(offset=at, transaction_id=f"tx-{at}", value=b"v" * 50) for at in range(3)]
-    driver.step(
-        1, *halves, Op(half_offset=2, transaction_id="tx-2"), Op(half_offset=9, transaction_id="tx-9", value=b"remark")
-    )
+    ops = Op(half_offset=2, transaction_id="tx-2"), Op(half_offset=9, transaction_id="tx-9", value=b"remark")
+    driver.step(1, *halves, *ops)
     driver.step(POLICY.transaction_timeout_ms + 1)
     driver.step(POLICY.transaction_timeout_ms + 2, Op("check_unknown", half_offset=1, transaction_id="tx-1"))
     return driver.segment
@@ -53,8 +53,7 @@ def test_a_new_segment_comes_back() -> None:
 
 def test_a_full_segment_comes_back() -> None:
     segment = full_segment()
-    assert segment.messages.count == 2
-    assert segment.early.count == 1
+    assert (segment.messages.count, segment.early.count) == (2, 1)
     assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
 
 
@@ -93,10 +92,8 @@ def test_any_segment_comes_back(segment: Segment) -> None:
 
 @pytest.mark.parametrize("text", ["", "ä", "事务", "\U0001f4e8", "\x00", None])
 def test_text_comes_back(text: str | None) -> None:
-    driver = Driver(POLICY)
-    driver.step(
-        1, Half(transaction_id=text or "", headers=text), Op(half_offset=5, transaction_id=text or "", headers=text)
-    )
+    driver = opened(POLICY, Half(transaction_id=text or "", headers=text))
+    driver.step(1, Op(half_offset=5, transaction_id=text or "", headers=text))
     segment = segment_from_bytes(segment_to_bytes(driver.segment))
     assert segment.messages["headers"].tolist() == [text]
     assert segment.early["transaction_id"].tolist() == [text or ""]

@@ -4,8 +4,9 @@ import pytest
 
 from state import Policy, Segment, evaluate, segment_to_bytes
 from state.content import KEPT_BYTES
+from tests.state.ops import CHECK_COMMIT, COMMIT
 from tests.state.records import Driver, Half, Op, arrivals
-from tests.state.small import CHECK_COMMIT, COMMIT, POLICY
+from tests.state.small import POLICY, opened
 
 
 def test_a_segment_full_of_large_messages_is_small() -> None:
@@ -54,15 +55,13 @@ def test_of_a_large_message_the_place_the_size_and_short_key_and_headers_stay(
 
 @pytest.mark.parametrize(("size", "said"), [(5_000, 5_000), (70_000, 70_000)])
 def test_a_check_says_how_large_a_value_is_that_is_not_there(size: int, said: int) -> None:
-    driver = Driver(POLICY)
-    driver.step(0, Half(value=b"v" * size))
+    driver = opened(half=Half(value=b"v" * size))
     (check,) = driver.step(POLICY.transaction_timeout_ms).checks
     assert (check.message.value, check.left_out, check.message.key) == (None, said, b"key")
 
 
 def test_what_is_parked_is_read_again_too() -> None:
-    driver = Driver(POLICY)
-    driver.step(0, Half(value=b"v" * 5_000))
+    driver = opened(half=Half(value=b"v" * 5_000))
     (parked,) = driver.step(POLICY.age_limit_ms).parked
     assert parked.message.left_out == 5_000
     (delivered,) = driver.step(POLICY.age_limit_ms + 1, Op("operator_commit", source="operator")).delivered

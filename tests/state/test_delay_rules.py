@@ -8,19 +8,9 @@ import pytest
 from state import BUNDLE, MESSAGE_FIELDS, Always, Event, Rows, State, Usage, usage_of
 from state.rows import objects
 from tests.state import reference
+from tests.state.ops import CHECK_COMMIT, CHECK_UNKNOWN, COMMIT, OPERATOR_COMMIT, RESUME, ROLLBACK
 from tests.state.records import Driver, Half, Op
-from tests.state.small import (
-    CHECK_COMMIT,
-    CHECK_UNKNOWN,
-    COMMIT,
-    OPERATOR_COMMIT,
-    POLICY,
-    RESUME,
-    ROLLBACK,
-    opened,
-    parked,
-    says_nothing,
-)
+from tests.state.small import POLICY, opened, parked, says_nothing
 
 LATER = Half(deliver_at_ms=50_000)
 
@@ -36,8 +26,7 @@ def test_a_committed_message_is_delivered_at_its_time(*, stored: bool) -> None:
     assert says_nothing(driver.step(49_999))
     said = driver.step(50_000)
     assert [message.offset for message in said.delivered] == [0]
-    assert said.counts == {"committed": 1}
-    assert said.ledger == {0: "committed"}
+    assert (said.counts, said.ledger) == ({"committed": 1}, {0: "committed"})
 
 
 @pytest.mark.parametrize("deliver_at_ms", [0, 1])

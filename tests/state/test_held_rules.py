@@ -5,20 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.state import reference
+from tests.state.ops import CHECK_COMMIT, COMMIT, OPERATOR_COMMIT, OPERATOR_ROLLBACK, RESUME, ROLLBACK, UNKNOWN
 from tests.state.records import Driver, Half, Op
-from tests.state.small import (
-    CHECK_COMMIT,
-    COMMIT,
-    OPERATOR_COMMIT,
-    OPERATOR_ROLLBACK,
-    POLICY,
-    RESUME,
-    ROLLBACK,
-    UNKNOWN,
-    opened,
-    parked,
-    says_nothing,
-)
+from tests.state.small import POLICY, opened, parked, says_nothing
 
 DECIDED = Half(says="commit")
 UNDELIVERABLE = Half(says="park")
@@ -29,8 +18,7 @@ def test_a_half_message_that_is_decided_is_delivered_without_an_op() -> None:
     driver = Driver(POLICY)
     said = driver.step(0, DECIDED)
     assert [message.offset for message in said.delivered] == [0]
-    assert said.ledger == {0: "committed"}
-    assert said.counts == {"half": 1, "committed": 1}
+    assert (said.ledger, said.counts) == ({0: "committed"}, {"half": 1, "committed": 1})
 
 
 def test_a_half_message_that_is_decided_is_delivered_at_its_time_and_never_checked() -> None:
@@ -44,8 +32,7 @@ def test_a_half_message_that_is_decided_is_delivered_at_its_time_and_never_check
 
 
 def test_a_half_message_that_the_job_wrote_counts_as_a_retry_and_not_as_one_that_was_sent() -> None:
-    driver = Driver(POLICY)
-    driver.step(0, DECIDED)
+    driver = opened(half=DECIDED)
     assert driver.step(1, replace(DECIDED, offset=1, held=1)).counts == {"retried": 1, "committed": 1}
     assert driver.step(2, replace(DECIDED, offset=2, held=1, deliver_at_ms=9)).counts == {"retried": 1}
     assert driver.step(3, replace(UNDELIVERABLE, offset=3, held=1)).counts == {"retried": 1, "parked": 1}
@@ -70,13 +57,11 @@ def test_an_undeliverable_message_is_parked_and_kept_for_an_operator() -> None:
     driver = Driver(POLICY)
     said = driver.step(0, UNDELIVERABLE)
     assert [(one.message.offset, one.reason) for one in said.parked] == [(0, "")]
-    assert said.ledger == {0: "undeliverable"}
-    assert said.timer_ms == POLICY.parked_ttl_ms
+    assert (said.ledger, said.timer_ms) == ({0: "undeliverable"}, POLICY.parked_ttl_ms)
 
 
 def test_an_operator_has_an_undeliverable_message_delivered_again_once() -> None:
-    driver = Driver(POLICY)
-    driver.step(0, UNDELIVERABLE)
+    driver = opened(half=UNDELIVERABLE)
     said = driver.step(1, REDELIVER, replace(REDELIVER, op_offset=1))
     assert [message.offset for message in said.delivered] == [0]
     assert [one.became for one in said.unparked] == ["committed"]
@@ -88,8 +73,7 @@ def test_an_operator_has_an_undeliverable_message_delivered_again_once() -> None
 
 @pytest.mark.parametrize("op", [ROLLBACK, OPERATOR_ROLLBACK, RESUME])
 def test_nothing_else_is_to_be_decided_of_an_undeliverable_message(op: Op) -> None:
-    driver = Driver(POLICY)
-    driver.step(0, UNDELIVERABLE)
+    driver = opened(half=UNDELIVERABLE)
     said = driver.step(1, op)
     assert [rejected.reason for rejected in said.rejected] == [reference.CONFLICT]
     assert said.ledger == {0: "undeliverable"}
@@ -105,8 +89,7 @@ def test_redelivery_of_a_message_that_is_undecided_or_parked_delivers_nothing() 
 
 
 def test_an_undeliverable_message_is_kept_for_parked_ttl() -> None:
-    driver = Driver(POLICY)
-    driver.step(0, UNDELIVERABLE)
+    driver = opened(half=UNDELIVERABLE)
     assert says_nothing(driver.step(POLICY.parked_ttl_ms - 1))
     said = driver.step(POLICY.parked_ttl_ms)
     assert (said.ledger, [one.became for one in said.unparked]) == ({0: "abandoned"}, ["abandoned"])

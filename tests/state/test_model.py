@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -54,17 +55,9 @@ def test_a_segment_does_what_the_reference_does(history: History) -> None:
 
 
 # Patient enough for nothing to be due while the batch that is split comes.
-_PATIENT = Policy(
-    transaction_timeout_ms=10,
-    check_interval_ms=20,
-    check_max=2,
-    check_answer_ttl_ms=30,
-    unreachable_backoff_max_ms=40,
-    age_limit_ms=1_000,
-    early_op_ttl_ms=100,
-    timer_slack_ms=1,
-    segment_size=64,
-)
+_CHECKS = Policy(check_interval_ms=20, check_max=2, check_answer_ttl_ms=30, unreachable_backoff_max_ms=40)
+_TIMES = replace(_CHECKS, transaction_timeout_ms=10, age_limit_ms=1_000, early_op_ttl_ms=100)
+_PATIENT = replace(_TIMES, timer_slack_ms=1, segment_size=64)
 
 
 def _begun() -> Driver:
@@ -90,9 +83,7 @@ def _all_said(driver: Driver, batches: tuple[Records, ...]) -> list[Said]:
 
 @settings(_SETTINGS, max_examples=max(HISTORIES // 3, 1))
 @given(splits())
-def test_arrivals_of_one_time_may_come_in_several_batches(
-    split: tuple[Records, tuple[Records, ...]],
-) -> None:
+def test_arrivals_of_one_time_may_come_in_several_batches(split: tuple[Records, tuple[Records, ...]]) -> None:
     whole, parts = split
     at_once = _all_said(_begun(), (whole,))
     in_parts = _all_said(_begun(), parts)

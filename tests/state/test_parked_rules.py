@@ -8,21 +8,18 @@ import pytest
 from state import Always, Event, OutcomeKind, Rows, evaluate
 from state.table import EventCodes
 from tests.state import reference
-from tests.state.records import Driver, Half, Op, arrivals
-from tests.state.small import (
+from tests.state.ops import (
     CHECK_COMMIT,
     CHECK_ROLLBACK,
     CHECK_UNKNOWN,
     COMMIT,
     OPERATOR_COMMIT,
     OPERATOR_ROLLBACK,
-    POLICY,
     RESUME,
     ROLLBACK,
-    opened,
-    parked,
-    says_nothing,
 )
+from tests.state.records import Driver, Half, Op, arrivals
+from tests.state.small import POLICY, opened, parked, says_nothing
 
 
 def exhausted(driver: Driver) -> int:
@@ -71,8 +68,7 @@ def test_after_check_max_a_message_is_rolled_back_if_the_policy_says_so() -> Non
     driver = opened(replace(POLICY, on_exhausted=Always(Event.EXHAUSTED_ROLLBACK)))
     said = driver.step(exhausted(driver))
     assert not said.delivered
-    assert said.counts == {"rolled_back": 1}
-    assert said.ledger == {0: "rolled_back"}
+    assert (said.counts, said.ledger) == ({"rolled_back": 1}, {0: "rolled_back"})
 
 
 def test_after_check_max_the_users_own_choice_is_asked_about_each_message() -> None:
@@ -81,12 +77,8 @@ def test_after_check_max_the_users_own_choice_is_asked_about_each_message() -> N
         return np.array([events[topic] for topic in messages["topic"]], dtype=np.uint8)
 
     driver = Driver(replace(POLICY, on_exhausted=by_topic, check_max=0))
-    halves = [
-        Half(offset=at, transaction_id=f"tx-{at}", topic=topic) for at, topic in enumerate(["odd", "paid", "lost"])
-    ]
-    driver.step(0, *halves)
-    said = driver.step(POLICY.transaction_timeout_ms)
-    assert said.ledger == {0: "parked", 1: "committed", 2: "rolled_back"}
+    driver.step(0, *(Half(at, f"tx-{at}", topic=topic) for at, topic in enumerate(["odd", "paid", "lost"])))
+    assert driver.step(POLICY.transaction_timeout_ms).ledger == {0: "parked", 1: "committed", 2: "rolled_back"}
 
 
 def test_the_age_limit_parks_whatever_the_policy_after_check_max() -> None:
@@ -119,8 +111,7 @@ def test_an_operator_rolls_a_parked_message_back() -> None:
 
 @pytest.mark.parametrize("op", [OPERATOR_COMMIT, OPERATOR_ROLLBACK])
 def test_an_operator_decides_an_open_message_too(op: Op) -> None:
-    said = opened().step(1, op)
-    assert said.ledger == {0: "committed" if op is OPERATOR_COMMIT else "rolled_back"}
+    assert opened().step(1, op).ledger == {0: "committed" if op is OPERATOR_COMMIT else "rolled_back"}
 
 
 def test_resume_checks_a_parked_message_again_with_fresh_attempts_and_a_new_age() -> None:
@@ -137,8 +128,7 @@ def test_resume_checks_a_parked_message_again_with_fresh_attempts_and_a_new_age(
 
 def test_resume_of_a_message_that_is_being_checked_is_a_duplicate() -> None:
     said = opened().step(1, RESUME)
-    assert said.counts["duplicate"] == 1
-    assert said.ledger == {0: "open"}
+    assert (said.counts["duplicate"], said.ledger) == (1, {0: "open"})
 
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
@@ -169,11 +159,9 @@ def test_a_parked_message_is_kept_for_parked_ttl() -> None:
     driver, now_ms = parked()
     end_ms = now_ms + POLICY.parked_ttl_ms
     said = driver.step(end_ms - 1)
-    assert said.ledger == {0: "parked"}
-    assert said.timer_ms == end_ms
+    assert (said.ledger, said.timer_ms) == ({0: "parked"}, end_ms)
     said = driver.step(end_ms)
-    assert said.counts == {"abandoned": 1}
-    assert said.ledger == {0: "abandoned"}
+    assert (said.counts, said.ledger) == ({"abandoned": 1}, {0: "abandoned"})
     assert [r.reason for r in driver.step(end_ms + 1, RESUME).rejected] == [reference.CONFLICT]
 
 

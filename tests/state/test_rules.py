@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 
 from tests.state import reference
+from tests.state.ops import CHECK_UNKNOWN, COMMIT, ROLLBACK, UNKNOWN
 from tests.state.records import Broken, Driver, Half, Message, Op, Said
-from tests.state.small import CHECK_UNKNOWN, COMMIT, POLICY, ROLLBACK, UNKNOWN, checking, opened, says_nothing
+from tests.state.small import POLICY, checking, opened, says_nothing
 
 # Ops
 
@@ -18,15 +19,13 @@ def test_commit_delivers() -> None:
     assert says_nothing(driver.step(5, half))
     said = driver.step(9, Op("commit", half_offset=7, transaction_id="tx-7"))
     assert said.delivered == [Message(7, "tx-7", "orders", "paid", 2, b"k", b"v", "[]", ingested_ms=5)]
-    assert said.counts == {"op": 1, "applied": 1, "committed": 1}
-    assert said.ledger == {7: "committed"}
+    assert (said.counts, said.ledger) == ({"op": 1, "applied": 1, "committed": 1}, {7: "committed"})
 
 
 def test_rollback_discards() -> None:
     said = opened().step(1, ROLLBACK)
     assert says_nothing(said)
-    assert said.counts == {"op": 1, "applied": 1, "rolled_back": 1}
-    assert said.ledger == {0: "rolled_back"}
+    assert (said.counts, said.ledger) == ({"op": 1, "applied": 1, "rolled_back": 1}, {0: "rolled_back"})
 
 
 def test_a_decided_message_is_never_checked() -> None:
@@ -61,21 +60,18 @@ def test_an_op_that_waited_as_long_as_it_may_still_counts_when_its_half_comes_wi
 def test_a_foreign_op_is_rejected_and_changes_nothing(stranger: Op) -> None:
     driver = opened()
     said = driver.step(1, replace(stranger, op_offset=4, value=b"remark", headers="[]"))
-    assert [(r.op_offset, r.reason) for r in said.rejected] == [(4, reference.FOREIGN)]
-    assert said.rejected[0].value == b"remark"
-    assert said.rejected[0].headers == "[]"
-    assert said.rejected[0].action_and_source == "commit/producer"
+    [rejected] = said.rejected
+    assert (rejected.op_offset, rejected.reason) == (4, reference.FOREIGN)
+    assert (rejected.value, rejected.headers, rejected.action_and_source) == (b"remark", "[]", "commit/producer")
     assert not said.delivered
-    assert said.ledger == {0: "open"}
-    assert said.timer_ms == POLICY.transaction_timeout_ms
+    assert (said.ledger, said.timer_ms) == ({0: "open"}, POLICY.transaction_timeout_ms)
     assert driver.step(2, COMMIT).delivered
 
 
 def test_a_foreign_answer_leaves_the_check_outstanding() -> None:
     driver, now_ms = checking()
     said = driver.step(now_ms + 1, replace(CHECK_UNKNOWN, group="others"))
-    assert said.ledger == {0: "checking"}
-    assert said.timer_ms == now_ms + POLICY.check_answer_ttl_ms
+    assert (said.ledger, said.timer_ms) == ({0: "checking"}, now_ms + POLICY.check_answer_ttl_ms)
 
 
 def test_a_foreign_op_that_came_early_is_rejected_when_the_half_comes() -> None:
@@ -92,8 +88,7 @@ def test_the_first_decision_wins_by_op_offset_and_the_contradicting_one_is_rejec
     said = opened().step(1, Op(second, op_offset=9), Op(first, op_offset=8))
     assert len(said.delivered) == (first == "commit")
     assert [(r.op_offset, r.reason) for r in said.rejected] == [(9, reference.CONFLICT)]
-    assert said.counts["conflict"] == 1
-    assert said.counts["rejected"] == 1
+    assert (said.counts["conflict"], said.counts["rejected"]) == (1, 1)
 
 
 def test_ops_are_ordered_between_those_that_waited_and_those_that_come_with_the_half() -> None:
@@ -111,14 +106,12 @@ def test_the_same_decision_once_more_is_a_duplicate(says: str, *, apart: bool) -
     batches = [[Op(says, op_offset=1)], [Op(says, op_offset=2)]]
     for batch in batches if apart else [batches[0] + batches[1]]:
         said.add(driver.step(1, *batch))
-    assert len(said.delivered) == (says == "commit")
-    assert said.counts["duplicate"] == 1
+    assert (len(said.delivered), said.counts["duplicate"]) == (says == "commit", 1)
     assert not said.rejected
 
 
 def test_a_decision_against_a_parked_message_is_a_conflict() -> None:
-    driver = Driver(replace(POLICY, age_limit_ms=10))
-    driver.step(0, Half())
+    driver = opened(replace(POLICY, age_limit_ms=10))
     driver.step(10, Half(offset=1, transaction_id="other"))
     said = driver.step(11, COMMIT)
     assert [rejected.reason for rejected in said.rejected] == [reference.CONFLICT]
@@ -128,8 +121,7 @@ def test_a_decision_against_a_parked_message_is_a_conflict() -> None:
 def test_unknown_from_the_producer_changes_nothing() -> None:
     said = opened().step(1, UNKNOWN)
     assert says_nothing(said)
-    assert said.counts == {"op": 1, "without_effect": 1, "unknown": 1}
-    assert said.ledger == {0: "open"}
+    assert (said.counts, said.ledger) == ({"op": 1, "without_effect": 1, "unknown": 1}, {0: "open"})
     assert said.timer_ms == POLICY.transaction_timeout_ms
 
 
@@ -172,19 +164,13 @@ def test_a_half_again_after_the_decision_is_not_opened_again() -> None:
     driver = opened()
     driver.step(1, COMMIT)
     said = driver.step(2, Half())
-    assert said.counts == {"duplicate": 1}
-    assert said.ledger == {0: "committed"}
+    assert (said.counts, said.ledger) == ({"duplicate": 1}, {0: "committed"})
 
 
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize(
     ("key", "value", "headers"),
-    [
-        (None, None, None),
-        (b"", b"", ""),
-        (b"key", None, None),
-        (None, b"\x00\xff", '[{"key":"ä","value":null}]'),
-    ],
+    [(None, None, None), (b"", b"", ""), (b"key", None, None), (None, b"\x00\xff", '[{"key":"ä","value":null}]')],
 )
 def test_null_and_empty_keys_values_and_headers_arrive_as_given(
     key: bytes | None, value: bytes | None, headers: str | None, *, stored: bool
@@ -215,8 +201,7 @@ def test_messages_are_delivered_in_the_order_of_the_half_topic_after_a_shuffle()
 def test_a_broken_record_is_rejected_whole() -> None:
     record = Broken("cb.op", 17, b"k", None, "[]", "cb-half is not partition:offset")
     said = Driver(POLICY).step(1, record)
-    assert said.broken == [record]
-    assert said.counts == {"rejected": 1}
+    assert (said.broken, said.counts) == ([record], {"rejected": 1})
 
 
 # Segments

@@ -146,11 +146,8 @@ def answers(kafka: Kafka, who: str, call: Call, late: frozenset[Request]) -> Ite
     if call.request in late and kafka.resets:
         copies, resets = kafka.late | {call}, kafka.resets - 1
         still = kafka.late if call.request == Request.PRODUCE else copies  # its sequence number is known already
-        yield (
-            f"{who}: {call}, twice after a reset",
-            after._replace(late=still, resets=resets),
-            Answer.DONE_AFTER_A_RESET,
-        )
+        twice = after._replace(late=still, resets=resets)
+        yield f"{who}: {call}, twice after a reset", twice, Answer.DONE_AFTER_A_RESET
         yield f"{who}: {call}, no answer", kafka._replace(late=copies, resets=resets), Answer.FAILED
 
 

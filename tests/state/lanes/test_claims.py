@@ -13,8 +13,9 @@ from state.claims import CONTESTED_PLACE
 from state.outcomes import UNCHECKABLE_REASON, UNSETTLED_REASON
 from state.rows import OP_FIELDS, Rows, objects
 from state.segment import BEYOND_REASON, CLAIMS_REASON, MISFIT_REASON, MISSED_REASON, SCATTERED_REASON, Reach
+from tests.state.ops import COMMIT
 from tests.state.records import Driver, Half, Op, Said
-from tests.state.small import COMMIT, POLICY
+from tests.state.small import POLICY
 
 OF_LANE = Half(lane=0, lane_name="0f" * 16)
 DELIVERED = Op("delivered")

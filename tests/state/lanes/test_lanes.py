@@ -95,11 +95,8 @@ def test_a_step_left_out_is_found(flaw: Flaw) -> None:
 @pytest.mark.parametrize(
     ("late", "violation"),
     [
-        (Request.COMMIT, "0 is lost"),
-        (Request.COMMIT, "0 is repeated"),
-        (Request.COMMIT, "[0, 1] is torn"),
-        (Request.ABORT, "1 is lost"),
-        (Request.COMMIT_OFFSETS, "0 is lost"),
+        *((Request.COMMIT, "0 is lost"), (Request.COMMIT, "0 is repeated"), (Request.COMMIT, "[0, 1] is torn")),
+        *((Request.ABORT, "1 is lost"), (Request.COMMIT_OFFSETS, "0 is lost")),
         (Request.COMMIT_OFFSETS, "1 is repeated"),
     ],
 )

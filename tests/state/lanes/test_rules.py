@@ -4,8 +4,9 @@ import pytest
 
 from state import Always, Event, Policy
 from state.outcomes import CONFLICT_REASON, LANELESS_REASON, UNSETTLED_REASON
+from tests.state.ops import COMMIT, UNKNOWN
 from tests.state.records import Driver, Half, Op
-from tests.state.small import COMMIT, POLICY, SECOND, UNKNOWN, opened, parked
+from tests.state.small import POLICY, SECOND, opened, parked
 
 OF_LANE = Half(lane=0)
 DELIVERED = Op("delivered")
@@ -93,8 +94,7 @@ def test_no_timer_decides_what_was_never_settled_it_asks(event: Event) -> None:
     driver.step(now_ms + 1, Op("check_unknown", source="check"))
     now_ms += policy.check_interval_ms
     again = driver.step(now_ms)
-    assert len(again.checks) == 1
-    assert again.ledger == {0: "checking"}
+    assert (len(again.checks), again.ledger) == (1, {0: "checking"})
     driver.step(now_ms + 1, Op("check_unknown", op_offset=1, source="check", settled=1))
     said = driver.step(now_ms + policy.check_interval_ms)
     assert said.ledger == {0: {16: "committed", 17: "rolled_back"}.get(event, "parked")}
