@@ -13,11 +13,13 @@ LARGE_BYTES = 1_000_000
 """With headers and the reason still below what a topic takes by default (1,048,588)."""
 LARGE_EVERY = 2_500
 FAR_MS = 10**15 - 1
+_NO_VERSION = "cb-version is not a number"
 _OWN = "cb-topic is one of Checkback's or Kafka's own"
 _REPEATED = "a cb- header is there more than once"
 _ACTION = "cb-action of a half message is not one we know"
 _NOT_HELD = "cb-held is not what the job writes there"
 _NOT_SEVERAL = "Not a value of several messages"
+_HELD_WRONGLY = (b"", b"1 2", b"1 2 3", b"1  2 3:4", b"-1 2 3:4", b"1 2 3:04", b"x" * 99)
 
 
 class Halves:
@@ -114,9 +116,7 @@ class Halves:
         internal = ("__consumer_offsets", "__transaction_state", "__", "__x")
         return self._random.choice((*self.topics.all(), *internal)).encode()
 
-    def bundle(
-        self, good: Made, value: bytes | None, count: bytes = b"1"
-    ) -> tuple[bytes | None, bytes | None, Headers]:
+    def bundle(self, good: Made, value: bytes | None, count: bytes = b"1") -> "Parts":
         """A half message that says it holds several, with this value."""
         return good.key, value, [*good.headers, ("cb-messages", count)]
 
@@ -165,6 +165,16 @@ def _text_rules(name: str, most: int) -> list[tuple[str, str, Breaking]]:
     ]
 
 
+def _several(value: Callable[[Halves], bytes | None]) -> Breaking:
+    return lambda maker, good: maker.bundle(good, value(maker))
+
+
+_NO_LISTS = (b"{}", b"[]", b"1", b'{"messages": {}}', b'{"messages": "abc"}', b"{")
+_NO_TOPICS = ("", "..", "a b", "a" * 250, "\ud800", 1, None, [])
+_NO_PARTITIONS = (float("inf"), float("nan"), -1, 10**9, 1.5, True, "1", [], 10**400)
+_NO_HEADERS = ({}, 1, "ab", [1], [["a", 1]], [["a", "="]], [["cb-id", ""]], [["\ud800", ""]], [["\0", ""]])
+
+
 def _number_rule(name: str, reason: str) -> tuple[str, str, Breaking]:
     return f"{name} no number", reason, _with(lambda m, headers: [*headers, (name, m.pick(NOT_NUMBERS))])
 
@@ -176,11 +186,7 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
     *_text_rules("cb-group", 255),
     ("an unknown cb- header repeated", _REPEATED, _with(lambda _, headers: [*headers, ("cb-x", b""), ("cb-x", None)])),
     ("a later version", "cb-version is later", _with(lambda m, h: [*h, ("cb-version", m.pick((b"2", b"9" * 9)))])),
-    (
-        "no version",
-        "cb-version is not a number",
-        _with(lambda m, headers: [*headers, ("cb-version", m.pick((*NOT_NUMBERS, b"0", b"01")))]),
-    ),
+    ("no version", _NO_VERSION, _with(lambda m, h: [*h, ("cb-version", m.pick((*NOT_NUMBERS, b"0", b"01")))])),
     (
         "an invalid topic",
         "cb-topic is missing or is not a valid topic name",
@@ -189,16 +195,7 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
     ("an own topic", _OWN, _with(lambda m, headers: changed(headers, "cb-topic", m.own_topic()))),
     ("an action", _ACTION, _with(lambda m, h: [*h, ("cb-action", m.pick((b"", b"rollback", b"COMMIT", b"\xff")))])),
     ("not held", _NOT_HELD, _with(lambda _, h: [*h, ("cb-held", b"1 2 3:4")])),
-    (
-        "not held so",
-        _NOT_HELD,
-        _with(
-            lambda m, h: [
-                *(*h, ("cb-action", b"commit")),
-                ("cb-held", m.pick((b"", b"1 2", b"1 2 3", b"1  2 3:4", b"-1 2 3:4", b"1 2 3:04", b"x" * 99))),
-            ]
-        ),
-    ),
+    ("not held so", _NOT_HELD, _with(lambda m, h: [*h, ("cb-action", b"commit"), ("cb-held", m.pick(_HELD_WRONGLY))])),
     _number_rule("cb-partition", "cb-partition is not a number"),
     _number_rule("cb-immunity-ms", "cb-immunity-ms is not a number of milliseconds"),
     _number_rule("cb-check-max", "cb-check-max is not a number"),
@@ -209,61 +206,20 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
         "cb-partition is for one message, not for several",
         _with(lambda _, headers: [("cb-messages", b"1"), *headers, ("cb-partition", b"1")]),
     ),
-    ("several: noise", _NOT_SEVERAL, lambda m, good: m.bundle(good, b"\xff" + m.noise())),
-    ("several: null", _NOT_SEVERAL, lambda m, good: m.bundle(good, None)),
-    (
-        "several: no list",
-        _NOT_SEVERAL,
-        lambda m, good: m.bundle(good, m.pick((b"{}", b"[]", b"1", b'{"messages": {}}', b'{"messages": "abc"}', b"{"))),
-    ),
-    (
-        "several: deep",
-        _NOT_SEVERAL,
-        lambda m, good: m.bundle(good, m.pick((b"[" * 5_000, b'{"":' * 1_000))),
-    ),
-    (
-        "several: another number",
-        "cb-messages says",
-        lambda m, good: m.bundle(good, m.one(), m.pick((b"0", b"2", b"7"))),
-    ),
+    ("several: noise", _NOT_SEVERAL, _several(lambda m: b"\xff" + m.noise())),
+    ("several: null", _NOT_SEVERAL, _several(lambda _: None)),
+    ("several: no list", _NOT_SEVERAL, _several(lambda m: m.pick(_NO_LISTS))),
+    ("several: deep", _NOT_SEVERAL, _several(lambda m: m.pick((b"[" * 5_000, b'{"":' * 1_000)))),
+    ("several: another number", "cb-messages says", lambda m, g: m.bundle(g, m.one(), m.pick((b"0", b"2", b"7")))),
     (
         "several: more than fit into 16 MiB",
         "its messages are larger than 16 MiB together",
         lambda m, good: m.bundle(good, m.one(), b"9" * 9),
     ),
-    (
-        "several: an own topic",
-        "a message's topic is one of",
-        lambda m, g: m.bundle(g, m.one(topic=m.own_topic().decode())),
-    ),
-    (
-        "several: an invalid topic",
-        ANY,
-        lambda m, good: m.bundle(good, m.one(topic=m.pick(("", "..", "a b", "a" * 250, "\ud800", 1, None, [])))),
-    ),
-    (
-        "several: no partition",
-        ANY,
-        lambda m, good: m.bundle(
-            good, m.one(partition=m.pick((float("inf"), float("nan"), -1, 10**9, 1.5, True, "1", [], 10**400)))
-        ),
-    ),
-    (
-        "several: no headers",
-        ANY,
-        lambda m, good: m.bundle(
-            good,
-            m.one(
-                headers=m.pick(
-                    ({}, 1, "ab", [1], [["a", 1]], [["a", "="]], [["cb-id", ""]], [["\ud800", ""]], [["\0", ""]])
-                )
-            ),
-        ),
-    ),
-    (
-        "several: a long name",
-        "Header",
-        lambda m, good: m.bundle(good, m.one(headers=[["cb-" + "n" * 5_000, ""]])),
-    ),
+    ("several: an own topic", "a message's topic is one of", _several(lambda m: m.one(topic=m.own_topic().decode()))),
+    ("several: an invalid topic", ANY, _several(lambda m: m.one(topic=m.pick(_NO_TOPICS)))),
+    ("several: no partition", ANY, _several(lambda m: m.one(partition=m.pick(_NO_PARTITIONS)))),
+    ("several: no headers", ANY, _several(lambda m: m.one(headers=m.pick(_NO_HEADERS)))),
+    ("several: a long name", "Header", _several(lambda m: m.one(headers=[["cb-" + "n" * 5_000, ""]]))),
 )
 """OutcomeKind, how the reason begins, and what makes a good half message such a one."""

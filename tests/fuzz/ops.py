@@ -90,9 +90,8 @@ class Strays:
         position = random.choice(_BAD_POSITIONS).format(partition).encode()
         number = random.choice((*NOT_NUMBERS, b"0", b"01"))
         plain = without(good, "cb-version")
-        said = changed(
-            changed(plain, "cb-action", b"unreachable"), "cb-source", random.choice((b"producer", b"operator"))
-        )
+        said = changed(plain, "cb-action", b"unreachable")
+        said = changed(said, "cb-source", random.choice((b"producer", b"operator")))
         resumed = changed(changed(plain, "cb-action", b"resume"), "cb-source", random.choice((b"producer", b"check")))
         unknown = random.choice((b"", None, b"COMMIT", b"commit ", b"commit\0", b"\xff", noise(random, 30)))
         return [

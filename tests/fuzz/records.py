@@ -111,21 +111,17 @@ def _halves(random: Random, made: Fuzz, maker: halves.Halves, count: int) -> lis
 def _odd_ops(topics: Topics) -> list[tuple[float, Fuzzed]]:
     headers: Headers = [("cb-id", b"x"), ("cb-group", b"x"), ("cb-half", b"0:0"), ("cb-action", b"commit")]
     headers.append(("cb-source", b"producer"))
-    return [
-        (-1.0, Fuzzed(topics.op, 0, b"k", b"", [*headers, (name, b"")], "an odd header name", ZERO))
-        for name in ODD_NAMES
-        if not isinstance(name, NotText)
-    ]
+    names = [name for name in ODD_NAMES if not isinstance(name, NotText)]
+    kind = "an odd header name"
+    return [(-1.0, Fuzzed(topics.op, 0, b"k", b"", [*headers, (name, b"")], kind, ZERO)) for name in names]
+
+
+Asked = list[tuple[float, Fuzzed]]
+"""Ops, each with its place among all."""
 
 
 def _decide(
-    random: Random,
-    made: Fuzz,
-    asked: list[tuple[float, Fuzzed]],
-    topics: Topics,
-    half: Made,
-    place: tuple[int, int],
-    number: int,
+    random: Random, made: Fuzz, asked: Asked, topics: Topics, half: Made, place: tuple[int, int], number: int
 ) -> None:
     """Ops for one half message: near it, long after it or before all others, in an order that is kept."""
     partition, offset = place

@@ -72,13 +72,8 @@ def run_until_all_ended(place: Place, spark: SparkSession, expected: Counter[str
         job={"max_offsets_per_trigger": max(1_500, RECORDS // 6)},  # several batches
     )
     with TopicAdministration(place.bootstrap_servers) as administration:  # halves are kept for as long as that
-        administration.create(
-            place.topics,
-            partitions=PARTITIONS,
-            progress_partitions=STATE_PARTITIONS,
-            replication=1,
-            times=settings.transactions,
-        )
+        counted = {"partitions": PARTITIONS, "progress_partitions": STATE_PARTITIONS, "replication": 1}
+        administration.create(place.topics, **counted, times=settings.transactions)
     deadline = time.monotonic() + 90 + RECORDS / 500
     with TransactionJob(settings, lambda report: counts.update(report.counts), spark) as job:
         while not ended(counts) >= expected:
@@ -98,15 +93,8 @@ def write(place: Place, made: Fuzz) -> None:
     with place.producer() as kafka:  # the other client cuts such names off
         for record in odd:
             kafka.send(record.topic, record.value, record.key, record.headers, record.partition).get(120)
-    producer = Producer(
-        {
-            "bootstrap.servers": place.bootstrap_servers,
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            "message.max.bytes": 2_000_000,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
+    reaching = {"bootstrap.servers": place.bootstrap_servers, "enable.idempotence": True, "linger.ms": 20}
+    producer = Producer({**reaching, "message.max.bytes": 2_000_000, "queue.buffering.max.messages": 1_000_000})
     failed: list[Any] = []
     for record in made.records:
         if record.kind != "an odd header name":

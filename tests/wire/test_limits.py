@@ -20,11 +20,8 @@ from checkback.wire.limits import (
 )
 from checkback.wire.protocol import Message
 
-GIVEN: dict[str, Any] = {
-    "value": bytes(MAX_VALUE_BYTES),
-    "key": bytes(MAX_KEY_BYTES),
-    "headers": [("a", b"")] * MAX_HEADERS,
-}
+GIVEN: dict[str, Any] = {"value": bytes(MAX_VALUE_BYTES), "key": bytes(MAX_KEY_BYTES)}
+GIVEN["headers"] = [("a", b"")] * MAX_HEADERS
 
 
 def test_what_is_as_large_as_may_be() -> None:

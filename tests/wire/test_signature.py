@@ -34,10 +34,7 @@ def changed(**headers: str) -> dict[str, str]:
 
 def test_it_is_the_hmac_over_time_and_body() -> None:
     expected = hmac.new(KEY, b"1767225600000." + BODY, hashlib.sha256).hexdigest()
-    assert signed_headers(KEY, NOW_MS, BODY) == {
-        "checkback-time": "1767225600000",
-        "checkback-signature": expected,
-    }
+    assert signed_headers(KEY, NOW_MS, BODY) == {"checkback-time": "1767225600000", "checkback-signature": expected}
 
 
 @pytest.mark.parametrize("away_ms", [-900_000, -1, 0, 1, 900_000])
