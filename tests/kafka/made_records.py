@@ -37,12 +37,8 @@ def op(
 
 
 def parked(time_ms: int, *more: tuple[str, bytes], at: HalfPosition = HALF) -> Record:
-    ours = (
-        (protocol.ID, b"tx"),
-        (protocol.GROUP, b"shop"),
-        (protocol.TOPIC, b"orders"),
-        (protocol.HALF, str(at).encode()),
-    )
+    ours = ((protocol.ID, b"tx"), (protocol.GROUP, b"shop"), (protocol.TOPIC, b"orders"))
+    more = ((protocol.HALF, str(at).encode()), *more)
     return Record(TOPICS.parked, 0, 1, time_ms, b"k", b"value", (*ours, *more))
 
 

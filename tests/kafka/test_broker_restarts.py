@@ -42,9 +42,8 @@ for thread in running:
 
 def test_whoever_asks_a_group_outlives_a_restart_of_the_broker() -> None:
     with LocalKafka() as kafka:
-        asking = subprocess.Popen(
-            [sys.executable, "-c", ASKING, kafka.bootstrap_servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        command = [sys.executable, "-c", ASKING, kafka.bootstrap_servers]
+        asking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         lines: Queue[bytes] = Queue()
         assert asking.stdout is not None
         hearing = Thread(target=deque, args=(map(lines.put, asking.stdout), 0))

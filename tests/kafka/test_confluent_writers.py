@@ -1,7 +1,8 @@
 """A client of librdkafka that does not get over a restart of its broker is replaced, on a real Kafka."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -61,6 +62,15 @@ class Clients:
         return self.made[-1]
 
 
+@contextmanager
+def transport_to(place: Place, timeout_ms: int = 20_000) -> Iterator[ConfluentTransport]:
+    made = ConfluentTransport(place.bootstrap_servers, timeout_ms, {})
+    try:
+        yield made
+    finally:
+        made.close(30)
+
+
 def record_of(place: Place, value: bytes) -> OutgoingRecord:
     return OutgoingRecord(place.real_topic, 0, None, value, [])
 
@@ -68,16 +78,13 @@ def record_of(place: Place, value: bytes) -> OutgoingRecord:
 def test_halves_and_ops_go_on_with_new_clients(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     made, lost = Clients(stuck=2), list[BaseException]()
     monkeypatch.setattr(confluent, "Producer", made)
-    transport = ConfluentTransport(place.bootstrap_servers, 20_000, {})
-    try:
+    with transport_to(place) as transport:
         with pytest.raises(HalfMessageTimeoutError):
             transport.write_half(record_of(place, b"half, timed out"))
         assert transport.write_half(record_of(place, b"half")).offset == 0
         transport.write_op(record_of(place, b"op, lost"), lost.append)
         soon(lambda: len(lost) == 1)
         transport.write_op(record_of(place, b"op"), lost.append)
-    finally:
-        transport.close(30)
     assert [record.value for record in place.read(place.real_topic)] == [b"half", b"op"]
     assert len(made.made) == 4
     assert len(lost) == 1
@@ -87,29 +94,23 @@ def test_with_kafka_away_few_clients_are_made(place: Place, monkeypatch: pytest.
     made = Clients(stuck=1_000)
     monkeypatch.setattr(confluent, "Producer", made)
     began = monotonic()
-    transport = ConfluentTransport(place.bootstrap_servers, TIMEOUT_MS, {})
-    try:
+    with transport_to(place, TIMEOUT_MS) as transport:
         for number in range(5):
             transport.write_op(record_of(place, b"%d" % number), lambda _: None)
             with pytest.raises(HalfMessageTimeoutError):
                 transport.write_half(record_of(place, b"%d" % number))
-    finally:
-        transport.close(30)
     assert len(made.made) <= 2 + 2 * (monotonic() - began) / (TIMEOUT_MS / 1000)
 
 
 def test_what_an_old_client_still_has_is_heard_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confluent, "Producer", Clients(stuck=2))
-    transport = ConfluentTransport(place.bootstrap_servers, 20_000, {})
     lost: list[BaseException] = []
-    try:
+    with transport_to(place) as transport:
         transport.write_op(record_of(place, b"one"), lost.append)
         transport._ops.spent(transport._ops.writer)
         transport.write_op(record_of(place, b"other"), lost.append)
         soon(lambda: len(lost) == 1)
         soon(lambda: transport._ops.replaced == [])
-    finally:
-        transport.close(30)
     assert [record.value for record in place.read(place.real_topic)] == [b"other"]
 
 
@@ -120,8 +121,7 @@ def test_when_the_broker_has_lost_the_end_of_its_log_new_clients_take_over(place
         own = place.on(kafka.bootstrap_servers)
         own.create_topics(1)
         logs = kafka.log_file.parent / "log"
-        transport = ConfluentTransport(own.bootstrap_servers, 5_000, {})
-        try:
+        with transport_to(own, 5_000) as transport:
             _write_some(transport, own, lost)
             kafka.stop()
             for log in logs.glob(f"{own.real_topic}-*"):
@@ -136,8 +136,6 @@ def test_when_the_broker_has_lost_the_end_of_its_log_new_clients_take_over(place
             soon(lambda: _goes_well(transport, own))
             soon(lambda: _is_taken(transport, own, lost))
             assert transport._idle.is_alive()
-        finally:
-            transport.close(30)
         values = [record.value for record in own.read(own.real_topic)]
         assert b"again" in values
         assert b"op, again" in values

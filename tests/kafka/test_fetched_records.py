@@ -40,9 +40,8 @@ def test_of_a_record_with_an_odd_name_all_is_given_and_of_those_around_it(compre
     """kafka-python alone gives nothing behind it, in the same batch."""
     rest: list[Record] = [GOOD, ODD, ODD, GOOD]
     records = fetched(batch(*rest, compression=compression), batch(GOOD)).take()
-    assert [(one.key, one.value, one.timestamp) for one in records] == [
-        *((key, value, -5) for key, value, _ in (*rest, GOOD))
-    ]
+    expected = [(key, value, -5) for key, value, _ in (*rest, GOOD)]
+    assert [(one.key, one.value, one.timestamp) for one in records] == expected
     plain, escaped = [("name", b"1")], [("cb-id", b"1"), ("na\\xff\\xfeme", b"2"), ("", None)]
     assert [one.headers for one in records] == [plain, escaped, escaped, plain, plain]
     assert [type(one.headers) is polling.EscapedHeaders for one in records] == [False, True, True, False, False]
@@ -74,11 +73,8 @@ def test_what_is_compressed_by_something_unknown_here_is_not_passed_over(monkeyp
     packed = batch((b"odd", b"o" * 1_000, []), compression=ZSTD)
     monkeypatch.setattr(codec, "zstd", None)
     given = fetched(batch(GOOD), packed)
-    consumer: Any = SimpleNamespace(
-        _fetcher=SimpleNamespace(PartitionRecords=None, _next_partition_records=given),
-        _coordinator=None,
-        poll=lambda **_: given.take(),
-    )
+    fetcher = SimpleNamespace(PartitionRecords=None, _next_partition_records=given)
+    consumer: Any = SimpleNamespace(_fetcher=fetcher, _coordinator=None, poll=lambda **_: given.take())
     assert len(polling.poll(consumer)) == 1
     for _ in range(3):
         with pytest.raises(InstallationError, match=r"orders-3 are compressed with zstd.*pip install zstandard\."):

@@ -92,9 +92,8 @@ def test_a_connection_lost_between_stores_does_no_harm(member: Member) -> None:
     log = member.client._connections
     with patch.object(log, "log", wraps=log.log) as lines:
         member.cut()
-        member.poll_until(
-            lambda: any("GroupCoordinator: Broker changed state UP" in str(line) for line in lines.mock_calls)
-        )
+        changed = "GroupCoordinator: Broker changed state UP"
+        member.poll_until(lambda: any(changed in str(line) for line in lines.mock_calls))
     member.store()
     member.client.poll(0.01)
     assert member.client.settled

@@ -1,7 +1,8 @@
 """Reading topics in which anything lies, on a real broker."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -23,14 +24,10 @@ def test_a_record_with_an_odd_name_is_given_again_after_going_back_to_it(place: 
     with place.producer() as kafka:
         kafka.send(topic.topic, b"odd", None, [(NotText("name"), b"1")], 0).get(120)
         kafka.send(topic.topic, b"good", None, None, 0).get(120)
-    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
-    try:
-        consumer.assign([topic])
+    with reading(place) as consumer:
         for _ in range(3):
             consumer.seek(topic, 0)
             assert read_some(consumer, 2) == [b"odd", b"good"]
-    finally:
-        consumer.close()
 
 
 def test_a_topic_that_grows_is_read_whole_however_short_the_polls_are(place: Place) -> None:
@@ -42,8 +39,7 @@ def test_a_topic_that_grows_is_read_whole_however_short_the_polls_are(place: Pla
         metadata_max_age_ms=100,
         enable_auto_commit=False,
     )
-    admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
-    try:
+    with closing(consumer), closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
         for partitions in range(4, 8):
             if partitions > 4:
                 admin.create_partitions({place.real_topic: partitions})
@@ -51,29 +47,19 @@ def test_a_topic_that_grows_is_read_whole_however_short_the_polls_are(place: Pla
             while len(consumer.assignment()) < partitions:
                 assert time.monotonic() < deadline, f"{len(consumer.assignment())} of {partitions}"
                 poll(consumer, 1)
-    finally:
-        admin.close()
-        consumer.close()
 
 
 def test_a_join_that_ends_between_two_polls_is_not_begun_again(place: Place) -> None:
     """kafka-python alone begins another one at each poll, and two such members never let each other finish."""
-    names = {
-        "bootstrap_servers": place.bootstrap_servers,
-        "group_id": f"{place.topics.prefix}pausing",
-        "enable_auto_commit": False,
-    }
-    members = [KafkaConsumer(place.real_topic, **names) for _ in range(2)]
-    try:
+    names = {"bootstrap_servers": place.bootstrap_servers, "group_id": f"{place.topics.prefix}pausing"}
+    members = [KafkaConsumer(place.real_topic, enable_auto_commit=False, **names) for _ in range(2)]
+    with closing(members[0]), closing(members[1]):
         deadline = time.monotonic() + 30
         while not all(member.assignment() for member in members):
             assert time.monotonic() < deadline, [member.assignment() for member in members]
             for member in members:
                 poll(member, 1)
             time.sleep(0.2)  # what else a consumer has to do, as on a busy machine
-    finally:
-        for member in members:
-            member.close()
 
 
 class Told(AsyncConsumerRebalanceListener):
@@ -103,7 +89,7 @@ def test_who_hears_in_a_join_that_nobody_knows_it_has_lost_all_it_had(place: Pla
     )
     begin_anew_when_lost(consumer)
     told, everything = Told(), ("assigned", {0, 1, 2, 3})
-    try:
+    with closing(consumer):
         consumer.subscribe([place.real_topic], listener=told)
         wait_until(lambda: poll(consumer, 100) == {} and told.said == [everything])
         coordinator = consumer._coordinator
@@ -112,22 +98,14 @@ def test_who_hears_in_a_join_that_nobody_knows_it_has_lost_all_it_had(place: Pla
         wait_until(lambda: poll(consumer, 100) == {} and len(told.said) == 3)
         assert told.said == [everything, ("lost", {0, 1, 2, 3}), everything]
         assert consumer.group_metadata().member_id != "nobody"
-    finally:
-        consumer.close()
 
 
 @pytest.mark.parametrize("packed", ["gzip", "lz4", "zstd", "snappy"])
 def test_what_is_compressed_is_read(place: Place, packed: str) -> None:
     """The libraries come with the package."""
-    topic = TopicPartition(place.topics.check, 0)
     write_compressed(place, packed)
-    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
-    try:
-        consumer.assign([topic])
-        consumer.seek(topic, 0)
+    with reading(place) as consumer:
         assert read_some(consumer, 4) == [*[b"packed" * 1_000] * 3, b"good"]
-    finally:
-        consumer.close()
 
 
 def test_without_its_library_it_is_not_passed_over_by_anybody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +116,7 @@ def test_without_its_library_it_is_not_passed_over_by_anybody(place: Place, monk
     with pytest.raises(InstallationError, match=said):
         place.read(place.topics.check)
     topic = TopicPartition(place.topics.check, 0)
-    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
-    try:
-        consumer.assign([topic])
-        consumer.seek(topic, 0)
+    with reading(place) as consumer:
         for _ in range(3):
             with pytest.raises(InstallationError, match=said):
                 read_some(consumer, 1)
@@ -149,8 +124,16 @@ def test_without_its_library_it_is_not_passed_over_by_anybody(place: Place, monk
             poll(consumer, 10)
             consumer.resume(topic)
         assert consumer.position(topic) == 0
-    finally:
-        consumer.close()
+
+
+@contextmanager
+def reading(place: Place) -> Iterator[KafkaConsumer]:
+    """A consumer at the beginning of a partition of ``cb.check``, in no group."""
+    topic = TopicPartition(place.topics.check, 0)
+    with closing(KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)) as consumer:
+        consumer.assign([topic])
+        consumer.seek(topic, 0)
+        yield consumer
 
 
 def write_compressed(place: Place, packed: str) -> None:

@@ -1,6 +1,8 @@
 """A thread that reads for one loop, and calls that do not come back."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -11,6 +13,16 @@ from checkback.kafka.kafka_python.reading import ReadingThread
 from checkback.kafka.reaching import IDLE_MS
 
 
+def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """The test as a function that pytest calls."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
 class Consumer:
     closed = False
 
@@ -18,7 +30,8 @@ class Consumer:
         self.closed = True
 
 
-async def calls_are_made_in_turn_with_one_consumer_which_is_closed() -> None:
+@in_loop
+async def test_calls_are_made_in_turn_with_one_consumer_which_is_closed() -> None:
     made: list[Consumer] = []
 
     def connect() -> Consumer:
@@ -32,11 +45,8 @@ async def calls_are_made_in_turn_with_one_consumer_which_is_closed() -> None:
     assert [one.closed for one in made] == [True]
 
 
-def test_calls_are_made_in_turn_with_one_consumer_which_is_closed() -> None:
-    asyncio.run(calls_are_made_in_turn_with_one_consumer_which_is_closed())
-
-
-async def an_error_is_the_callers_and_the_next_call_is_made() -> None:
+@in_loop
+async def test_an_error_is_the_callers_and_the_next_call_is_made() -> None:
     tries = iter([OSError("away"), None])
 
     def connect() -> Consumer:
@@ -51,11 +61,8 @@ async def an_error_is_the_callers_and_the_next_call_is_made() -> None:
     thread.close()
 
 
-def test_an_error_is_the_callers_and_the_next_call_is_made() -> None:
-    asyncio.run(an_error_is_the_callers_and_the_next_call_is_made())
-
-
-async def nobody_waits_for_a_call_that_does_not_come_back() -> None:
+@in_loop
+async def test_nobody_waits_for_a_call_that_does_not_come_back() -> None:
     forever, began, later = Event(), Event(), Event()
 
     def hang(_: Consumer) -> None:
@@ -78,11 +85,8 @@ async def nobody_waits_for_a_call_that_does_not_come_back() -> None:
     assert not later.is_set(), "it was given up before its turn"
 
 
-def test_nobody_waits_for_a_call_that_does_not_come_back() -> None:
-    asyncio.run(nobody_waits_for_a_call_that_does_not_come_back())
-
-
-async def after_a_long_pause_there_is_another_consumer() -> None:
+@in_loop
+async def test_after_a_long_pause_there_is_another_consumer() -> None:
     now = 0.0
     thread = ReadingThread("reading", Consumer, lambda: now)
     first = await thread.run(lambda consumer: consumer)
@@ -92,10 +96,6 @@ async def after_a_long_pause_there_is_another_consumer() -> None:
     assert await thread.run(lambda consumer: consumer) is not first
     assert first.closed
     thread.close()
-
-
-def test_after_a_long_pause_there_is_another_consumer() -> None:
-    asyncio.run(after_a_long_pause_there_is_another_consumer())
 
 
 def test_what_was_never_used_is_closed_at_once() -> None:

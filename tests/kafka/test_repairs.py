@@ -47,10 +47,8 @@ def test_a_client_without_one_of_them_is_refused() -> None:
     consumer._fetcher = SimpleNamespace(PartitionRecords=None)
     consumer._coordinator = None
     consumer._cluster = SimpleNamespace(topic_id=None)
-    consumer._net, consumer._manager = (
-        SimpleNamespace(run=None),
-        SimpleNamespace(send=None, cluster=SimpleNamespace(config={})),
-    )
+    consumer._net = SimpleNamespace(run=None)
+    consumer._manager = SimpleNamespace(send=None, cluster=SimpleNamespace(config={}))
     with pytest.raises(InstallationError, match=r"it has no _fetcher\._next_partition_records\. Install"):
         repairs.refuse_unknown_version(consumer)
     consumer._fetcher._next_partition_records = None

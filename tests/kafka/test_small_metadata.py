@@ -49,11 +49,9 @@ def test_a_consumer(small: Place, caplog: pytest.LogCaptureFixture, *, succeeds:
 
 
 def test_a_lane(small: Place) -> None:
+    ledger = Ledger([HalfPosition(number, 12_345) for number in range(9)])
     with closing(opened(small, new_lane())) as lane, pytest.raises(LaneLostError, match=SETTING):
-        lane.deliver(
-            [LaneRecord("orders", None, b"k", b"v", [("cb-id", b"1")])],
-            Ledger([HalfPosition(number, 12_345) for number in range(9)]),
-        )
+        lane.deliver([LaneRecord("orders", None, b"k", b"v", [("cb-id", b"1")])], ledger)
 
 
 def test_the_job(small: Place, tmp_path: Path) -> None:

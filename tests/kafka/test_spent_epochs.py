@@ -27,11 +27,7 @@ from checkback.kafka.librdkafka import transactional
 from checkback.kafka.librdkafka.connection_log import ConnectionLog
 from checkback.kafka.librdkafka.errors import serve
 from checkback.kafka.librdkafka.library import KafkaError, KafkaException
-from checkback.kafka.librdkafka.transactional import (
-    SpentEpochError,
-    Transactional,
-    transactional_settings,
-)
+from checkback.kafka.librdkafka.transactional import SpentEpochError, Transactional, transactional_settings
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 20.0
@@ -312,7 +308,6 @@ def test_each_supported_version_logs_lost_connections(version: str, tmp_path: Pa
     files = [__file__, str(Path(__file__).with_name("test_outdated_members.py"))]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not lab", *files]
     place = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": place}, capture_output=True, text=True, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": place}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -47,10 +47,8 @@ def test_nor_is_that_of_a_gateway() -> None:
 
 
 def test_nor_is_that_of_kafka_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    metadata = SimpleNamespace(offset=-1, timestamp=-1)
-    monkeypatch.setattr(
-        "checkback.kafka.kafka_python.transport._send", lambda *_: SimpleNamespace(get=lambda **_: metadata)
-    )
+    sent = SimpleNamespace(get=lambda **_: SimpleNamespace(offset=-1, timestamp=-1))
+    monkeypatch.setattr("checkback.kafka.kafka_python.transport._send", lambda *_: sent)
     transport: Any = object.__new__(KafkaPythonTransport)
     transport._halves, transport._half_timeout_ms = SimpleNamespace(client=None), 1_000
     with pytest.raises(HalfMessageTimeoutError, match="lacks the offset"):

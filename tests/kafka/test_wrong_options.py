@@ -48,10 +48,8 @@ def push(place: Place, options: Options) -> None:
         topics=place.topics,
         kafka_options=options,
     )
-    try:
+    with closing(consumer):
         consumer.start()
-    finally:
-        consumer.close()
 
 
 def pull(place: Place, options: Options) -> None:
@@ -72,9 +70,8 @@ def check_service(place: Place, options: Options) -> None:
 
 def entered(kind: Callable[..., Any]) -> Make:
     def make(place: Place, options: Options) -> None:
-        with kind(
-            place.bootstrap_servers, *((place.topics,) if kind in {OperatorOps, ParkedMessages} else ()), options
-        ):
+        topics = (place.topics,) if kind in {OperatorOps, ParkedMessages} else ()
+        with kind(place.bootstrap_servers, *topics, options):
             pass
 
     return make
@@ -104,15 +101,10 @@ WRONG: dict[TransportName, dict[str, Any]] = {
 }
 ELSEWHERE = {("orders to groups", "nonsense"), ("orders to groups", "bootstrap.servers")}
 """It takes those of a consumer's options that are about the connection; the consumer has refused what is nonsense."""
-CASES = [
-    (who, name)
-    for who, (transport, _) in EVERYBODY.items()
-    for name in WRONG[transport]
-    if (who, name) not in ELSEWHERE
-]
+CASES = [(who, name) for who, (transport, _) in EVERYBODY.items() for name in WRONG[transport]]
 
 
-@pytest.mark.parametrize(("who", "name"), CASES)
+@pytest.mark.parametrize(("who", "name"), [case for case in CASES if case not in ELSEWHERE])
 def test_a_wrong_option_is_a_configuration_error_that_names_it(place: Place, who: str, name: str) -> None:
     transport, make = EVERYBODY[who]
     with pytest.raises(ConfigurationError, match=name) as raised:
@@ -136,9 +128,8 @@ def test_a_pull_consumer_keeps_its_promise_whatever_the_options_say(place: Place
 
 
 def test_options_that_several_clients_share_may_name_what_only_one_of_them_has(place: Place) -> None:
-    admin_client(
-        place.bootstrap_servers, {"max_poll_records": 10, "linger_ms": 5, "request_timeout_ms": 20_000}
-    ).close()
+    shared = {"max_poll_records": 10, "linger_ms": 5, "request_timeout_ms": 20_000}
+    admin_client(place.bootstrap_servers, shared).close()
     with pytest.raises(ConfigurationError, match="no option 'request_timeout'; did you mean 'request_timeout_ms'"):
         admin_client(place.bootstrap_servers, {"request_timeout": 20_000})
 
