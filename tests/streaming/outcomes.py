@@ -7,25 +7,11 @@ import pyarrow as pa
 
 from state import OutcomeKind
 
-SCHEMA = pa.schema(
-    {
-        "half_partition": pa.int32(),
-        "kind": pa.int8(),
-        "transaction_id": pa.string(),
-        "group": pa.string(),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "headers": pa.string(),
-        "half_offset": pa.int64(),
-        "attempt": pa.int32(),
-        "check_max": pa.int32(),
-        "ingested_ms": pa.int64(),
-        "left_out": pa.int64(),
-        "reason": pa.string(),
-    }
-)
+_NUMBER, _OFFSET, _TEXT, _BYTES = pa.int32(), pa.int64(), pa.string(), pa.binary()
+_NAMES = {"half_partition": _NUMBER, "kind": pa.int8(), "transaction_id": _TEXT, "group": _TEXT, "topic": _TEXT}
+_CONTENT = {"partition": _NUMBER, "key": _BYTES, "value": _BYTES, "headers": _TEXT, "half_offset": _OFFSET}
+_STATE = {"attempt": _NUMBER, "check_max": _NUMBER, "ingested_ms": _OFFSET, "left_out": _OFFSET, "reason": _TEXT}
+SCHEMA = pa.schema({**_NAMES, **_CONTENT, **_STATE})
 
 
 def outcome(topic: str, **columns: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Thread
 from time import monotonic
@@ -59,18 +60,14 @@ class Two:
         """A topic with its replicas on these brokers, a list for each partition."""
         full = f"{self.place.topics.prefix}{name}"
         configs = {key.replace("_", "."): value for key, value in configuration.items()}
-        self.admin(
-            lambda admin: admin.create_topics([NewTopic(full, -1, -1, dict(enumerate(brokers)), topic_configs=configs)])
-        )
+        made = [NewTopic(full, -1, -1, dict(enumerate(brokers)), topic_configs=configs)]
+        self.admin(lambda admin: admin.create_topics(made))
         self._wait_until_known(full, len(brokers))
         return full
 
     def admin(self, call: Callable[[KafkaAdminClient], Any]) -> Any:
-        admin = KafkaAdminClient(bootstrap_servers=self.place.bootstrap_servers)
-        try:
+        with closing(KafkaAdminClient(bootstrap_servers=self.place.bootstrap_servers)) as admin:
             return call(admin)
-        finally:
-            admin.close()
 
     def create_topics(self) -> None:
         """Ours and the real one, on the broker that stays."""

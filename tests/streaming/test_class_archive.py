@@ -23,9 +23,7 @@ def test_jobs_with_the_same_jars_share_an_archive_in_the_users_cache_folder(
     assert both.parent == tmp_path / "checkback"
 
 
-def test_a_process_that_was_told_its_java_finds_the_same_archive(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_was_told_its_java_finds_the_same_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     found = archive_file()
     java_command.cache_clear()
     monkeypatch.setenv("JAVA_HOME", str(java_command().resolve().parents[1]))

@@ -273,9 +273,8 @@ def test_files_of_the_old_form_are_read(job: Job, tmp_path: Path) -> None:
     (tmp_path / "checkback-rules-0.json").write_text(json.dumps([["*", ["lake"]]]))
     job.log("offsets", 0, 1)
     job.log("commits", 0)
-    with pytest.raises(
-        CheckpointMismatchError, match=rf"another version of Checkback \(rules 1, this one has {RULES_VERSION}\)"
-    ):
+    said = rf"another version of Checkback \(rules 1, this one has {RULES_VERSION}\)"
+    with pytest.raises(CheckpointMismatchError, match=said):
         job.start(FILES)
     job.log("commits", 1)
     assert tables(job.start(FILES), 1, 2) == [["lake"], ["files"]]
@@ -295,8 +294,7 @@ def test_rules_are_read_as_they_were_written(decides: Path) -> None:
     given = {"transactions": transactions, "sinks": {"rules": LAKE, "tables": tables}}
     rules = BatchSettings.of(Settings.model_validate(given))
     assert decides.name == "decides.py"
-    assert len(rules.listener) == 64
-    assert rules.routes == Routes.of([("*", ["lake"])])
+    assert (len(rules.listener), rules.routes) == (64, Routes.of([("*", ["lake"])]))
     assert BatchSettings.read(rules.written()) == rules
 
 

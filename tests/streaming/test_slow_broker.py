@@ -32,12 +32,8 @@ def limit_client(place: Place, bytes_a_second: int) -> None:
     command = ["-cp", os.pathsep.join(map(str, kafka_jars())), "kafka.admin.ConfigCommand"]
     server = ["--bootstrap-server", place.bootstrap_servers]
     quick = ["-XX:TieredStopAtLevel=1", "-Xmx128m"]
-    subprocess.run(
-        [java_command(), *quick, *command, *server, *asked, "--entity-name", CLIENT],
-        check=True,
-        timeout=60,
-        capture_output=True,
-    )
+    whole = [str(java_command()), *quick, *command, *server, *asked, "--entity-name", CLIENT]
+    subprocess.run(whole, check=True, timeout=60, capture_output=True)
 
 
 def test_a_slow_broker_takes_a_batch_in_longer_than_a_standstill(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,14 +41,11 @@ def test_a_slow_broker_takes_a_batch_in_longer_than_a_standstill(place: Place, m
     limit_client(place, BYTES_A_SECOND)
     settings = SinkSettings(place.bootstrap_servers, place.topics, 60_000, {"client.id": CLIENT})
     count = int((AT_ONCE_SECONDS + 2 * STALLED_SECONDS) * BYTES_A_SECOND / LARGE)
-    large = [
-        outcome(place.real_topic, transaction_id=f"tx-{number}", value=random.randbytes(LARGE))
-        for number in range(count)
-    ]
+    ids = [f"tx-{number}" for number in range(count)]
+    large = [outcome(place.real_topic, transaction_id=one, value=random.randbytes(LARGE)) for one in ids]
+    batch = Batch(uuid.uuid4().hex, 0, "hash", every_partition_writes=False)
     began = time.monotonic()
-    report = write_partition(
-        settings, Batch(uuid.uuid4().hex, 0, "hash", every_partition_writes=False), 0, rows(*large)
-    )
+    report = write_partition(settings, batch, 0, rows(*large))
     assert time.monotonic() - began > STALLED_SECONDS, "it was not slow enough to show anything"
     assert len(place.read(place.real_topic)) == count
     assert report.written == count

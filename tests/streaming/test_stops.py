@@ -55,11 +55,7 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
             "grant its user Write on transactional ids that begin with 'checkback-'. (",
         ),
         ("KafkaError{code=_AUTHENTICATION,val=-169}", JobStoppedError, "credentials"),
-        (
-            "common.config.ConfigException: Invalid value x",
-            ConfigurationError,
-            "kafka.security: Invalid value x",
-        ),
+        ("common.config.ConfigException: Invalid value x", ConfigurationError, "kafka.security: Invalid value x"),
         ("java.io.IOException: No space left on device", JobFailedError, "/data/checkpoint"),
         (
             "java.net.ConnectException: Call From vm/127.0.0.1 to names:8020 failed on connection exception: refused",

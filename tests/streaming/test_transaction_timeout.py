@@ -32,10 +32,8 @@ TIMEOUT_MS = 1_000
 @pytest.fixture(scope="module")
 def strict() -> Iterator[LocalKafka]:
     """A broker that looks often for transactions whose time is over, and allows a minute at most."""
-    properties = {
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
-        "transaction.max.timeout.ms": "60000",
-    }
+    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+    properties["transaction.max.timeout.ms"] = "60000"
     with LocalKafka(properties=properties) as kafka:
         yield kafka
 
@@ -67,10 +65,8 @@ class Aborted:
 
     def wait(self) -> None:
         here = kafka.TopicPartition(self._place.real_topic, 0)
-        committed, written = (
-            KafkaConsumer(bootstrap_servers=self._place.bootstrap_servers, isolation_level=level)
-            for level in ("read_committed", "read_uncommitted")
-        )
+        servers, levels = self._place.bootstrap_servers, ("read_committed", "read_uncommitted")
+        committed, written = (KafkaConsumer(bootstrap_servers=servers, isolation_level=level) for level in levels)
 
         def ended() -> bool:
             end = written.end_offsets([here])[here]

@@ -31,11 +31,10 @@ def test_what_is_not_on_this_machine_is_tried_by_hadoop() -> None:
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "a file").touch()
-    said = (
-        f"The checkpoint folder {tmp_path}/a file/x cannot be created: {tmp_path}/a file is not a folder. Name another"
-    )
+    file = tmp_path / "a file"
+    said = f"The checkpoint folder {file}/x cannot be created: {file} is not a folder. Name another"
     with pytest.raises(JobStoppedError, match=re.escape(said)):
-        try_folder(f"{tmp_path}/a file/x")
+        try_folder(f"{file}/x")
 
 
 def test_a_folder_that_the_system_refuses_is_named() -> None:

@@ -26,13 +26,11 @@ class Run:
         self._spark = spark
         self.told: list[tuple[int, bool]] = []
         """From which batch on, and whether there is a policy."""
-        self._force = PolicyInForce(
-            spark,
-            LocalFolder(folder),
-            PolicyFile(AccessSettings(policy=str(file) if policy else "")),
-            first_new,
-            lambda batch, text: self.told.append((batch, bool(text))),
-        )
+        kept = PolicyFile(AccessSettings(policy=str(file) if policy else ""))
+        self._force = PolicyInForce(spark, LocalFolder(folder), kept, first_new, self._tell)
+
+    def _tell(self, batch: int, text: str) -> None:
+        self.told.append((batch, bool(text)))
 
     def says(self, batch: int) -> str:
         """What a task of the batch says of group *shop* and topic *orders*."""

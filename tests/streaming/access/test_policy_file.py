@@ -111,9 +111,8 @@ def test_at_the_start_it_has_to_be_one(tmp_path: Path) -> None:
 
 def test_records_of_a_revoked_key_are_rejected_before_the_new_keys_secret_is_there(tmp_path: Path) -> None:
     file, secrets = tmp_path / "access.toml", tmp_path / "secrets.toml"
-    keyed = (
-        '[accounts.shop]\ngroups = ["shop"]\nkeys = ["shop-1"]\n[accounts.programs]\nkeys = ["job"]\nroles = ["job"]\n'
-    )
+    keyed = '[accounts.shop]\ngroups = ["shop"]\nkeys = ["shop-1"]\n'
+    keyed += '[accounts.programs]\nkeys = ["job"]\nroles = ["job"]\n'
     file.write_text(keyed, encoding="utf-8")
     secrets.write_text(f'shop-1 = "{"s" * 40}"\njob = "{"j" * 40}"\n', encoding="utf-8")
     looks = itertools.count(step=2)

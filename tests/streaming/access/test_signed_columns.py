@@ -131,9 +131,8 @@ def rows(draw: st.DrawFn, fact: LaneFact | None, *, op: bool) -> dict[str, Any]:
 
 
 def judged_alike(made: list[dict[str, Any]], fact: LaneFact | None, *, op: bool) -> None:
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([row[name] for row in made], kind) for name, kind in TYPES.items()], list(TYPES)
-    )
+    columns = [pa.array([row[name] for row in made], kind) for name, kind in TYPES.items()]
+    batch = pa.RecordBatch.from_arrays(columns, list(TYPES))
     judge = Signatures(Verifier(POLICY, KEYS), "cb.op" if op else "cb.half", PARTITION)
     groups = np.array([row["group"].decode() for row in made], dtype=object)
     among = np.arange(len(made)) % 5 != 4

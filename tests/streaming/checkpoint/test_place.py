@@ -19,10 +19,8 @@ def test_a_folder_of_the_drivers_machine_is_none_for_a_cluster(master: str) -> N
     [
         ("local[*]", "checkpoint"),
         ("local-cluster[2,1,1024]", "/tmp/checkpoint"),  # noqa: S108  (nothing is made there)
-        ("spark://m:7077", "hdfs://names:8020/checkback"),
-        ("spark://m:7077", "file:///mounted/everywhere"),
-        ("local[*]", "s3a://bucket/checkback"),
-        ("spark://m:7077", "s3a://bucket/checkback"),
+        *(("spark://m:7077", "hdfs://names:8020/checkback"), ("spark://m:7077", "file:///mounted/everywhere")),
+        *(("local[*]", "s3a://bucket/checkback"), ("spark://m:7077", "s3a://bucket/checkback")),
         ("k8s://https://m", "abfss://store@account.dfs.core.windows.net/checkback"),
     ],
 )

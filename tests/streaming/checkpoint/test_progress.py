@@ -9,8 +9,7 @@ from streaming.checkpoint.progress import LastBatch, Progress, ProgressVerdict, 
 @pytest.mark.parametrize(
     ("progress", "batch", "verdict"),
     [
-        (Progress(None), 0, ProgressVerdict.WRITE),
-        (Progress(0, ""), 0, ProgressVerdict.WRITE),
+        *((Progress(None), 0, ProgressVerdict.WRITE), (Progress(0, ""), 0, ProgressVerdict.WRITE)),
         (Progress(5, "other"), 5, ProgressVerdict.WRITE),
         (Progress(2, "other"), 5, ProgressVerdict.WRITE),  # idle batches write nothing
         (Progress(6, "hash"), 5, ProgressVerdict.SKIP),

@@ -22,8 +22,8 @@ class Folder:
     folder = "/data/checkpoint"
 
     def names(self, folder: str) -> list[str]:
-        files = {"state/0": ["0", "1"], "state/0/0": ["7.changelog", "8.changelog"], "state/0/1": ["7.changelog"]}
-        return files[folder]
+        states = {"state/0/0": ["7.changelog", "8.changelog"], "state/0/1": ["7.changelog"]}
+        return {"state/0": ["0", "1"], **states}[folder]
 
     def entry(self, batch: int) -> Entry:
         return Entry(batch, "", NOW, 0)

@@ -106,9 +106,8 @@ def test_tasks_are_told(spark: SparkSession) -> None:
 
     tell_tasks(context, Barred({"shop": "wegen Überfüllung"}, {"big": "too much"}))
     try:
-        assert context.parallelize([0], 1).mapPartitions(heard).collect() == [
-            '[{"shop": "wegen \\u00dcberf\\u00fcllung"}, {"big": "too much"}]'
-        ]
+        (said,) = context.parallelize([0], 1).mapPartitions(heard).collect()
+        assert said == '[{"shop": "wegen \\u00dcberf\\u00fcllung"}, {"big": "too much"}]'
     finally:
         tell_tasks(context, Barred())
     assert context.parallelize([0], 1).mapPartitions(heard).collect() == ["[{}, {}]"]

@@ -148,9 +148,8 @@ def test_the_metric_has_a_row_for_each_partition() -> None:
 @pytest.fixture
 def transaction(place: Topics) -> Iterator[Producer]:
     """A producer in the midst of a transaction on the op topic's partition 1."""
-    producer = Producer(
-        {"bootstrap.servers": place.bootstrap_servers, "transactional.id": place.topics.prefix + "long"}
-    )
+    name = {"transactional.id": place.topics.prefix + "long"}
+    producer = Producer({"bootstrap.servers": place.bootstrap_servers, **name})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(place.topics.op, b"first", partition=1)

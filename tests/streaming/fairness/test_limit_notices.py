@@ -25,8 +25,7 @@ def test_a_notice_is_stored_at_a_change_and_before_it_is_over() -> None:
 
 def test_groups_that_an_account_makes_up_keep_no_other_from_being_told() -> None:
     due = due_notices({}, {**{f"a{number}": "account big" for number in range(2_000)}, "shop": "group shop"}, 0)
-    assert len(due) == 1_000
-    assert due["shop"][1] == "group shop"
+    assert (len(due), due["shop"][1]) == (1_000, "group shop")
 
 
 def _stores(place: Place, notice: Notice) -> bool:

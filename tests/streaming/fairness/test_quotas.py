@@ -60,10 +60,9 @@ def test_a_barred_group_is_let_in_again_when_it_is_well_below(caplog: pytest.Log
         assert quotas.barred(barred) == barred
         quotas.changed(2, {"shop": Usage(open=-1)})
         assert quotas.barred(barred) == Barred()
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "Half messages are rejected from now on",
-        "Half messages of group shop are taken in again.",
-    ]
+    rejected, again = (record.getMessage().split(":")[0] for record in caplog.records)
+    assert rejected == "Half messages are rejected from now on"
+    assert again == "Half messages of group shop are taken in again."
 
 
 LIMITED = policy_of("""
@@ -93,9 +92,8 @@ def accounts_barred(usages: dict[str, Usage], policy: AccessPolicy | None = LIMI
 
 def test_what_all_groups_of_an_account_have_counts_for_its_limits() -> None:
     usages = {f"big.{number}": Usage(open=1, open_bytes=5) for number in range(11)}
-    assert accounts_barred(usages) == {
-        "big": "account big has 11 of its limits.open = 10; it is let in again below nine tenths"
-    }
+    why = "account big has 11 of its limits.open = 10; it is let in again below nine tenths"
+    assert accounts_barred(usages) == {"big": why}
     assert accounts_barred({**usages, "big.10": Usage(), "free": Usage(open=10)}) == {}
     assert accounts_barred(usages, None) == {}
 

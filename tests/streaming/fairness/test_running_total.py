@@ -7,9 +7,8 @@ from streaming.fairness.quotas import RunningTotal
 
 def test_nothing_is_known_until_it_was_counted() -> None:
     size = RunningTotal(add)
-    size.changed(5, 10)
-    size.changed(6, -3)
-    size.changed(7, 20)
+    for batch, change in ((5, 10), (6, -3), (7, 20)):
+        size.changed(batch, change)
     assert size.now is None
     size.begin_with(6, 100)
     assert size.now == 120

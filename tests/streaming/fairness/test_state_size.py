@@ -23,9 +23,8 @@ def arrow(spark: SparkSession, tmp_path: Path) -> Iterator[ArrowRows]:
 
 
 def test_above_a_quarter_of_the_memory_batches_are_small_until_it_is_less_again(arrow: ArrowRows) -> None:
-    assert [arrow.after(size) for size in (None, 0, 1_000, 1_001, None, 1_001, 1_000)] == [
-        *(MANY, MANY, MANY, FEW, FEW, FEW, MANY)
-    ]
+    rows = [arrow.after(size) for size in (None, 0, 1_000, 1_001, None, 1_001, 1_000)]
+    assert rows == [MANY, MANY, MANY, FEW, FEW, FEW, MANY]
 
 
 def test_a_start_goes_on_as_it_was(arrow: ArrowRows, spark: SparkSession, tmp_path: Path) -> None:

@@ -34,17 +34,11 @@ def test_messages_are_the_same_whoever_delivers_them(place: Place) -> None:
         Message(topic, b"three", None, (), 2),
     ]
     packed = orjson.dumps([{"key": name, "value": to_base64(value)} for name, value in HEADERS]).decode()
-    by_job = [
-        outcome(
-            topic,
-            transaction_id=f"t{number}",
-            partition=-1 if one.partition is None else one.partition,
-            key=one.key,
-            value=one.value,
-            headers=packed if one.headers else None,
-        )
-        for number, one in enumerate(alone)
-    ]
+    by_job = []
+    for number, one in enumerate(alone):
+        content = {"key": one.key, "value": one.value, "headers": packed if one.headers else None}
+        partition = -1 if one.partition is None else one.partition
+        by_job.append(outcome(topic, transaction_id=f"t{number}", partition=partition, **content))
     bundle = {"kind": OutcomeKind.DELIVER_BUNDLE, "partition": BUNDLE, "value": pack(several)}
     by_job.append(outcome(topic, transaction_id="several", **bundle))
     settings = SinkSettings(place.bootstrap_servers, place.topics, 60_000)

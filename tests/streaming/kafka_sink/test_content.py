@@ -155,16 +155,11 @@ def test_a_check_gets_a_small_value_back_and_no_large_one(broker: Kafka, size: i
 
 
 def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker: Kafka) -> None:
-    aside = left_out(
-        7, transaction_id="", group="", key=None, headers=None, kind=OutcomeKind.REJECT_RECORD, reason="quotas"
-    )
+    unread: dict[str, Any] = {"transaction_id": "", "group": "", "key": None, "headers": None}
+    aside = left_out(7, **unread, kind=OutcomeKind.REJECT_RECORD, reason="quotas")
     ((row,), counts, _) = filled(contents(broker), aside)
-    assert (row["kind"], row["key"], row["value"], row["reason"]) == (
-        OutcomeKind.REJECT_RECORD,
-        b"key",
-        b"7" + b"v" * 1_000,
-        "quotas",
-    )
+    assert (row["kind"], row["reason"]) == (OutcomeKind.REJECT_RECORD, "quotas")
+    assert (row["key"], row["value"]) == (b"key", b"7" + b"v" * 1_000)
     assert unpack_headers(row["headers"]) == [*OURS, ("n", b"7"), ("null", None)]
     assert counts == {}
 
@@ -234,9 +229,8 @@ def test_several_messages_are_looked_at_when_they_are_read_again(broker: Kafka) 
             assert (row["kind"], row["value"], counts) == (OutcomeKind.DELIVER_BUNDLE, value, {})
         else:
             assert (row["kind"], row["topic"], row["value"]) == (OutcomeKind.REJECT_RECORD, TOPICS.half, value)
-            assert row["reason"].startswith(
-                ("cb-messages says 2, its value holds 1", "Not a value of several messages")
-            )
+            reasons = ("cb-messages says 2, its value holds 1", "Not a value of several messages")
+            assert row["reason"].startswith(reasons)
             assert counts == {"malformed": 1}
             ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=OutcomeKind.PARK, **bundle))
             assert (row["kind"], row["partition"], row["value"]) == (OutcomeKind.PARK, -1, value)
@@ -288,16 +282,12 @@ def test_several_messages_that_came_whole_are_not_held_against_a_policy_of_later
     """Those of more than 16 KiB nobody has looked at when they came."""
     narrow = NotAllowed(policy_of('[accounts.shop]\ngroups = ["shop"]\ntopics = ["another"]\n'), TOPICS)
     monkeypatch.setattr("streaming.kafka_sink.content.told_policy", lambda _: narrow)
-    value = pack(
-        [Message("a", b"v" * (bytes_of_each * 3 // 4)), Message("b", b"v" * (bytes_of_each * 3 // 4))]
-    )  # base64
+    value = pack([Message(topic, b"v" * (bytes_of_each * 3 // 4)) for topic in ("a", "b")])  # base64
     offset = broker.written(value, [("cb-messages", b"2")], 2)
-    row = left_out(
-        offset, len(value), half_partition=2, partition=BUNDLE, kind=OutcomeKind.DELIVER_BUNDLE, headers=None
-    )
+    place = {"half_partition": 2, "partition": BUNDLE}
+    row = left_out(offset, len(value), **place, kind=OutcomeKind.DELIVER_BUNDLE, headers=None)
     ((found,), _, _) = filled(contents(broker), row)
     assert (found["kind"] == OutcomeKind.REJECT_RECORD) is refused
-    assert found["reason"] == (
-        "group shop may not send to a, which its account (shop) does not name" if refused else ""
-    )
+    why = "group shop may not send to a, which its account (shop) does not name"
+    assert found["reason"] == (why if refused else "")
     assert dict(unpack_headers(found["headers"]))["cb-group"] == b"shop"

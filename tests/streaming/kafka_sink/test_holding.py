@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time_ns
@@ -10,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, NewPartitions
+from kafka.admin import NewPartitions
 
 from checkback.exceptions import ProtocolError
 from checkback.operations.topics import TopicAdministration
@@ -23,7 +24,7 @@ from streaming.batch.batch import Batch, HeldChanges, HeldUntil, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
 from streaming.kafka_sink.partition_writer import write_partition
-from tests.place import Place, signing_access
+from tests.place import Place, configure_topic, signing_access
 from tests.streaming.outcomes import outcome, rows
 
 NOW_MS = 1_000_000
@@ -56,23 +57,16 @@ class Sink:
     def taken_in(self, record: Any) -> dict[str, Any]:
         """The outcome that a half message becomes, as the state machine gives it when it is due."""
         headers = dict(record.headers)
-        packed = [{"key": name, "value": to_base64(value)} for name, value in record.headers]
-        return outcome(
-            headers["cb-topic"].decode(),
-            transaction_id=headers["cb-id"].decode(),
-            partition=int(headers.get("cb-partition", b"-1")),
-            key=record.key,
-            value=record.value,
-            half_partition=record.partition,
-            half_offset=record.offset,
-            headers=orjson.dumps(packed).decode(),
-        )
+        packed = orjson.dumps([{"key": name, "value": to_base64(value)} for name, value in record.headers]).decode()
+        place = {"half_partition": record.partition, "half_offset": record.offset}
+        named = {"transaction_id": headers["cb-id"].decode(), "partition": int(headers.get("cb-partition", b"-1"))}
+        content = {"key": record.key, "value": record.value, "headers": packed}
+        return outcome(headers["cb-topic"].decode(), **place, **named, **content)
 
-    def configure(self, topic: str, **configuration: str) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self.place.bootstrap_servers)
-        configs = {key.replace("_", "."): value for key, value in configuration.items()}
-        admin.alter_configs([ConfigResource("TOPIC", topic, configs)])
-        admin.close()
+    def create(self, topic: str, configuration: dict[str, str] | None = None) -> None:
+        with TopicAdministration(self.place.bootstrap_servers) as administration:
+            administration.create_one(topic, 1, 1, configuration)
+            assert administration.wait_for([topic]) == []
 
 
 @pytest.fixture
@@ -93,13 +87,8 @@ def test_a_held_message_is_a_half_message_that_carries_its_own_decision(sink: Si
     record = sink.kept()
     assert (record.key, record.value) == (b"k", b"v")
     assert record.headers == [
-        ("cb-id", b"tx"),
-        ("cb-group", b"shop"),
-        ("cb-topic", late.encode()),
-        ("cb-partition", b"2"),
-        ("cb-action", b"commit"),
-        ("cb-deliver-at", b"1005000"),
-        ("cb-held", b"1 1000000 0:77"),
+        *(("cb-id", b"tx"), ("cb-group", b"shop"), ("cb-topic", late.encode()), ("cb-partition", b"2")),
+        *(("cb-action", b"commit"), ("cb-deliver-at", b"1005000"), ("cb-held", b"1 1000000 0:77")),
         ("cb-reason", f"committed, but not deliverable to {late} partition 2: there is no such topic".encode()),
         *[("b", b"\x00\xff"), ("a", b""), ("n", None)],
     ]
@@ -129,9 +118,7 @@ def test_it_is_tried_again_with_growing_pauses_and_delivered_once_its_topic_is_t
     assert summed_counts(HeldUntil, [report.held]) == HeldChanges({tried: -1, waits: 1})
     second = dict(sink.kept().headers)
     assert (second["cb-held"], second["cb-deliver-at"]) == (b"2 1000000 0:77", b"%d" % (NOW_MS + 6_000 + 10_000))
-    with TopicAdministration(sink.place.bootstrap_servers) as administration:
-        administration.create_one(late, 1)
-        assert administration.wait_for([late]) == []
+    sink.create(late)
     counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=1)
     report = sink.write(sink.taken_in(first), counted)
     assert summed_counts(HeldUntil, [report.held]) == HeldChanges({tried: -1})
@@ -145,9 +132,8 @@ def test_a_topic_that_was_grown_takes_its_message(sink: Sink) -> None:
     sink.write(outcome(real, value=b"before"), outcome(real, partition=5, value=b"beyond"))
     held = sink.kept()
     assert b"that topic has 4 partitions" in dict(held.headers)["cb-reason"]
-    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
-    admin.create_partitions({real: NewPartitions(6)})
-    admin.close()
+    with closing(KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)) as admin:
+        admin.create_partitions({real: NewPartitions(6)})
     sink.write(sink.taken_in(held))
     (record,) = [record for record in sink.place.read(real) if record.partition == 5]
     assert record.value == b"beyond"
@@ -168,24 +154,20 @@ def test_after_redeliver_for_it_is_left_to_operators(sink: Sink) -> None:
 
 def test_what_is_a_messages_own_fault_is_left_to_operators_at_once(sink: Sink) -> None:
     compacted = f"{sink.place.topics.prefix}compacted"
-    with TopicAdministration(sink.place.bootstrap_servers) as administration:
-        administration.create_one(compacted, 1, 1, {"cleanup.policy": "compact"})
-        assert administration.wait_for([compacted]) == []
+    sink.create(compacted, {"cleanup.policy": "compact"})
     sink.write(outcome(compacted, transaction_id="tx"))
     assert dict(sink.kept().headers)["cb-action"] == b"park"
 
 
 def test_an_operators_redelivery_asks_the_topic_again(sink: Sink) -> None:
     narrow = f"{sink.place.topics.prefix}narrow"
-    with TopicAdministration(sink.place.bootstrap_servers) as administration:
-        administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
-        assert administration.wait_for([narrow]) == []
+    sink.create(narrow, {"max.message.bytes": "1000"})
     sink.write(outcome(narrow, transaction_id="tx", value=b"x" * 2_000))
     left = sink.taken_in(sink.kept())
     sink.write(left)
     again = dict(sink.kept().headers)
     assert (again["cb-action"], again["cb-held"]) == (b"park", b"0 0 0:7")
-    sink.configure(narrow, max_message_bytes="5000")
+    configure_topic(sink.place.bootstrap_servers, narrow, max_message_bytes="5000")
     report = sink.write(left)
     assert json.loads(report.counts) == {"redelivered": 1}
     assert [len(record.value) for record in sink.place.read(narrow)] == [2_000]
@@ -193,9 +175,7 @@ def test_an_operators_redelivery_asks_the_topic_again(sink: Sink) -> None:
 
 def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None:
     narrow, late = (f"{sink.place.topics.prefix}{name}" for name in ("narrow", "late"))
-    with TopicAdministration(sink.place.bootstrap_servers) as administration:
-        administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
-        assert administration.wait_for([narrow]) == []
+    sink.create(narrow, {"max.message.bytes": "1000"})
     messages = [
         outcome(narrow, transaction_id="refused", value=b"x" * 2_000, half_offset=1),
         outcome(late, transaction_id="held", half_offset=2),

@@ -33,7 +33,7 @@ def written(*outcomes: dict[str, Any]) -> list[Record]:
     return [record for batch in rows(*outcomes) for record in builder.build(batch)]
 
 
-def said(*steps: Arrivals) -> list[dict[str, Any]]:
+def said(*steps: Arrivals, half_partition: int = 3) -> list[dict[str, Any]]:
     """The outcomes of the last step."""
     segment = Segment.new(0, POLICY)
     for now_ms, came in enumerate(steps):
@@ -41,10 +41,8 @@ def said(*steps: Arrivals) -> list[dict[str, Any]]:
         assert made.segment is not None
         segment = made.segment
     columns = {name: made.outcomes[name].tolist() for name in SCHEMA.names if name in made.outcomes}
-    return [
-        outcome(**{**dict(zip(columns, values, strict=True)), "half_partition": 3})
-        for values in zip(*columns.values(), strict=True)
-    ]
+    found = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [outcome(**{**row, "half_partition": half_partition}) for row in found]
 
 
 def test_a_check_names_the_lane() -> None:

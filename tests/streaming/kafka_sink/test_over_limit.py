@@ -8,7 +8,7 @@ import pytest
 
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import UNDELIVERABLE, Message, Topics
-from state import BUNDLE, Arrivals, Segment, evaluate
+from state import BUNDLE, Arrivals
 from streaming.access.told import POLICY_WORD
 from streaming.batch.headers import Headers, packed_headers
 from streaming.batch.record import Record
@@ -17,8 +17,8 @@ from streaming.fairness.barred import BARRED_WORD
 from streaming.kafka_sink.holding import Holding
 from streaming.kafka_sink.records import RecordBuilder
 from tests.state.records import Half, Op, arrivals
-from tests.streaming.kafka_sink.test_lane_records import POLICY, Anything
-from tests.streaming.outcomes import SCHEMA, outcome, rows
+from tests.streaming.kafka_sink.test_lane_records import Anything, said
+from tests.streaming.outcomes import rows
 
 Bar = Callable[[Any], None]
 TOPICS = Topics()
@@ -54,16 +54,8 @@ def bar(monkeypatch: pytest.MonkeyPatch) -> Bar:
 
 def written(*steps: Arrivals) -> tuple[RecordBuilder, list[Record]]:
     """What the sink writes of the last step."""
-    segment = Segment.new(0, POLICY)
-    for now_ms, came in enumerate(steps):
-        found = evaluate(segment, came, now_ms, POLICY)
-        assert found.segment is not None
-        segment = found.segment
-    columns = {name: found.outcomes[name].tolist() for name in SCHEMA.names if name in found.outcomes}
-    values = zip(*columns.values(), strict=True)
-    outcomes = [outcome(**{**dict(zip(columns, one, strict=True)), "half_partition": 0}) for one in values]
     builder = RecordBuilder(TOPICS, Gone(), Holding(TOPICS.half, 0))
-    records = [record for batch in rows(*outcomes) for record in builder.build(batch)]
+    records = [record for batch in rows(*said(*steps, half_partition=0)) for record in builder.build(batch)]
     return builder, [record for record in records if record.topic != TOPICS.parked]
 
 
@@ -71,12 +63,8 @@ def test_what_was_sent_and_not_counted_before_is_rejected(bar: Bar) -> None:
     bar({"shop": WHY})
     builder, (record,) = written(arrivals([SENT]))
     assert (record.topic, record.key, record.value) == (TOPICS.rejected, b"key", b"value")
-    assert dict(record.headers) == {
-        "cb-reason": f"{UNDELIVERABLE} gone: {NO_SUCH_TOPIC}; {WHY}".encode(),
-        "cb-from": b"cb.half:0:0",
-        **dict(OWN),
-        **dict(APPLICATION),
-    }
+    why = {"cb-reason": f"{UNDELIVERABLE} gone: {NO_SUCH_TOPIC}; {WHY}".encode(), "cb-from": b"cb.half:0:0"}
+    assert dict(record.headers) == {**why, **dict(OWN), **dict(APPLICATION)}
     assert builder.counts == {"committed": -1, "rejected": 1}
 
 

@@ -15,11 +15,8 @@ def record(key: bytes | None = None, value: bytes | None = b"v", *headers: tuple
 @pytest.mark.parametrize(
     ("one", "size"),
     [
-        (record(None, None), 68),
-        (record(b"", b""), 68),
-        (record(None, b"x" * 57), 125),
-        (record(b"k", b"v"), 70),
-        (record(None, b"x" * 64), 134),
+        *((record(None, None), 68), (record(b"", b""), 68), (record(None, b"x" * 57), 125)),
+        *((record(b"k", b"v"), 70), (record(None, b"x" * 64), 134)),
         (record(None, None, ("h", None), ("ü", b"1")), 76),
     ],
 )
@@ -30,9 +27,8 @@ def test_a_batch_of_one_record_has_so_many_bytes(one: Record, size: int) -> None
 def test_a_record_is_refused_from_that_size_on() -> None:
     one = record(b"k", b"v")
     assert TopicLimits(too_large_from=71).refusal(one) is None
-    assert TopicLimits(too_large_from=70).refusal(one) == Refusal(
-        "it has 70 bytes, and that topic takes fewer than 70 (max.message.bytes)", passing=False
-    )
+    why = "it has 70 bytes, and that topic takes fewer than 70 (max.message.bytes)"
+    assert TopicLimits(too_large_from=70).refusal(one) == Refusal(why, passing=False)
 
 
 def test_what_is_a_topics_fault_may_pass_and_what_is_a_records_does_not() -> None:

@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 from checkback.exceptions import CheckbackError
+from checkback.operations.topics import TopicAdministration
 from streaming.brokers.client import SinkSettings
 from streaming.later.forwarding import Forwarder
-from tests.place import Place, wait_until
+from tests.place import Place, configure_topic, wait_until
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -86,6 +87,19 @@ def write(place: Place, *values: bytes | None, headers: Any = None, partition: i
 
 def halves(place: Place) -> list[bytes | None]:
     return [record.value for record in place.read(place.topics.half)]
+
+
+def limit(place: Place, topic: str, size: int) -> None:
+    configure_topic(place.bootstrap_servers, topic, max_message_bytes=str(size))
+
+
+def dead_letters(place: Place, partitions: int = 1) -> str:
+    """Make the topic of the group's dead letters; its name."""
+    dead = place.topics.dead("points")
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(dead, partitions)
+        administration.wait_for([dead])
+    return dead
 
 
 def ends(forwarder: Forwarder) -> bool:

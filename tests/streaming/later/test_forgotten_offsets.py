@@ -16,38 +16,32 @@ from streaming.later import forwarding
 from streaming.later.clients import LaterClients
 from streaming.later.forwarding import Forwarder
 from tests.place import HALF_PARTITIONS, Place, wait_until
-from tests.streaming.later.scene import (
-    Remembering,
-    ended_by,
-    forwarder_of,
-    halves,
-    moving,
-    transactional,
-    write,
-)
+from tests.streaming.later.scene import Remembering, ended_by, forwarder_of, halves, moving, transactional, write
+
+
+def consumer_of(place: Place) -> closing[Consumer]:
+    """Of the forwarder's group; uncommitted, since else there is no offset while a transaction is under way."""
+    group = {"group.id": place.topics.later, "bootstrap.servers": place.bootstrap_servers}
+    return closing(Consumer({**group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}))
 
 
 def forget(place: Place, *partitions: int) -> None:
     """Kafka forgets offsets of the forwarder's group, as it does after ``offsets.retention.minutes``."""
     with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
-        admin.delete_group_offsets(
-            place.topics.later, [PythonPartition(place.topics.later, number) for number in partitions]
-        )
+        forgotten = [PythonPartition(place.topics.later, number) for number in partitions]
+        admin.delete_group_offsets(place.topics.later, forgotten)
 
 
 def stored(place: Place) -> list[int]:
     """Offsets of the forwarder's group, by partition; negative where there is none."""
-    group = {"group.id": place.topics.later, "bootstrap.servers": place.bootstrap_servers}
-    # else there is none while a transaction is under way
-    with closing(Consumer({**group, "isolation.level": "read_uncommitted"})) as consumer:
+    with consumer_of(place) as consumer:
         asked = [TopicPartition(place.topics.later, number) for number in range(HALF_PARTITIONS)]
         return [one.offset for one in consumer.committed(asked, timeout=10)]
 
 
 def set_by_hand(place: Place, number: int, offset: int) -> None:
     """As ``kafka-consumer-groups.sh --reset-offsets`` does."""
-    group = {"group.id": place.topics.later, "bootstrap.servers": place.bootstrap_servers}
-    with closing(Consumer({**group, "enable.auto.commit": False})) as consumer:
+    with consumer_of(place) as consumer:
         consumer.commit(offsets=[TopicPartition(place.topics.later, number, offset)], asynchronous=False)
 
 
@@ -178,8 +172,7 @@ def test_an_operator_may_pass_over_what_is_not_committed_yet(place: Place) -> No
 
 
 def log_end(place: Place, number: int) -> int:
-    group = {"group.id": place.topics.later, "bootstrap.servers": place.bootstrap_servers}
-    with closing(Consumer({**group, "isolation.level": "read_uncommitted"})) as consumer:
+    with consumer_of(place) as consumer:
         _, end = consumer.get_watermark_offsets(TopicPartition(place.topics.later, number), timeout=10)
         return int(end)
 

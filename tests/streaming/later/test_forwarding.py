@@ -2,19 +2,15 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from checkback.exceptions import JobFailedError, TakenOverError
 from checkback.kafka.librdkafka import transactional as transactions
 from checkback.kafka.librdkafka.errors import serve
 from checkback.kafka.librdkafka.transactional import Transactional
-from checkback.operations.topics import TopicAdministration
 from streaming.brokers.directory import Brokers, Described
 from streaming.kafka_sink import transaction
 from streaming.later import clients as later_clients
@@ -25,11 +21,13 @@ from tests.place import Place, wait_until
 from tests.streaming.later.scene import (
     Headers,
     Remembering,
+    dead_letters,
     ended_by,
     ends,
     forwarder_of,
     halves,
     headers_of,
+    limit,
     moving,
     retry_of,
     transactional,
@@ -150,19 +148,13 @@ def test_what_nobody_has_thought_of_ends_the_job_and_not_the_thread_alone(
 
 
 def test_what_the_half_topic_does_not_take_is_a_dead_letter_of_its_group(place: Place) -> None:
-    dead = place.topics.dead("points")
     limit(place, place.topics.half, 1_000)
-    with TopicAdministration(place.bootstrap_servers) as administration:
-        administration.create_one(dead, 1)
-        administration.wait_for([dead])
-    forwarder = forwarder_of(place)
-    forwarder.start()
-    wanted: Headers = [*retry_of(place), ("checkback-tries", b"1")]
-    write(place, b"small", bytes(2_000), headers=wanted)
-    write(place, bytes(3_000), headers=retry_of(place, "2", "of-nobody"))
-    wait_until(lambda: bool(place.read(place.topics.rejected)))
-    forwarder.stop()
-    forwarder.raise_if_dead()
+    dead = dead_letters(place)
+    with moving(place):
+        wanted: Headers = [*retry_of(place), ("checkback-tries", b"1")]
+        write(place, b"small", bytes(2_000), headers=wanted)
+        write(place, bytes(3_000), headers=retry_of(place, "2", "of-nobody"))
+        wait_until(lambda: bool(place.read(place.topics.rejected)))
     assert halves(place) == [b"small"]
     (letter,) = place.read(dead)
     assert letter.value == bytes(2_000)
@@ -251,9 +243,7 @@ def test_a_dead_letter_whose_topic_has_no_leader_is_not_begun(place: Place, monk
     monkeypatch.setattr(Brokers, "describe", without_leader)
     monkeypatch.setattr(later_clients, "_LEADER_SECONDS", 0.1)
     limit(place, place.topics.half, 1_000)
-    with TopicAdministration(place.bootstrap_servers) as administration:
-        administration.create_one(dead, 2)
-        administration.wait_for([dead])
+    dead_letters(place, partitions=2)
     wanted = retry_of(place)
     write(place, bytes(2_000), bytes(2_000), headers=wanted)
     write(place, b"another's")
@@ -287,9 +277,7 @@ def test_a_dead_letter_whose_topic_takes_nothing_holds_nobody_back(
     monkeypatch.setattr(transaction.KafkaTransaction, "produce", noted)
     monkeypatch.setattr(transaction.KafkaTransaction, "commit", timed_out)
     limit(place, place.topics.half, 1_000)
-    with TopicAdministration(place.bootstrap_servers) as administration:
-        administration.create_one(dead, 1)
-        administration.wait_for([dead])
+    dead_letters(place)
     write(place, bytes(2_000), headers=retry_of(place))
     write(place, b"another's")
     with moving(place):
@@ -298,11 +286,6 @@ def test_a_dead_letter_whose_topic_takes_nothing_holds_nobody_back(
     reason = dict(rejected.headers)["cb-reason"]
     assert b"half does not take it" in reason
     assert f"{dead} did not take a message in time".encode() in reason
-
-
-def limit(place: Place, topic: str, size: int) -> None:
-    with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(size)})])
 
 
 def test_what_no_topic_takes_whole_is_rejected_with_its_head(place: Place) -> None:

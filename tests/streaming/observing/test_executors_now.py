@@ -29,9 +29,8 @@ def test_each_change_is_told_once_and_a_loss_is_a_warning(caplog: pytest.LogCapt
         tracker.number = number
         now.look()
     assert told == [2, 1, 0, 2]
-    assert [record.levelno for record in caplog.records] == [
-        *(logging.INFO, logging.WARNING, logging.WARNING, logging.INFO)
-    ]
+    levels = [logging.INFO, logging.WARNING, logging.WARNING, logging.INFO]
+    assert [record.levelno for record in caplog.records] == levels
     assert "the job has 1 now, and had 2" in caplog.text
 
 

@@ -22,9 +22,8 @@ def report(**given: object) -> BatchReport:
 
 def test_every_event_is_there_before_it_happens() -> None:
     registry = JobMetrics("job").registry
-    assert [registry.get_sample_value("checkback_events_total", {"event": event}) for event in EVENTS] == [0] * len(
-        EVENTS
-    )
+    counts = [registry.get_sample_value("checkback_events_total", {"event": event}) for event in EVENTS]
+    assert counts == [0] * len(EVENTS)
 
 
 def test_events_are_those_that_the_docs_explain() -> None:
@@ -36,11 +35,9 @@ def test_events_are_those_that_the_docs_explain() -> None:
 def test_all_results_of_a_group_are_there_once_it_is() -> None:
     metrics = JobMetrics("job")
     metrics.observe(report(tallies=Tallies({Tally("checked", "shop", 0): 3})))
-    found = {
-        result: metrics.registry.get_sample_value("checkback_checks_total", {"group": "shop", "result": result})
-        for result in ("asked", "commit", "rollback", "unknown", "unreachable")
-    }
-    assert found == {"asked": 3, "commit": 0, "rollback": 0, "unknown": 0, "unreachable": 0}
+    for result, count in {"asked": 3, "commit": 0, "rollback": 0, "unknown": 0, "unreachable": 0}.items():
+        labels = {"group": "shop", "result": result}
+        assert metrics.registry.get_sample_value("checkback_checks_total", labels) == count
 
 
 def test_a_job_without_a_batch_says_when_it_was_started_and_runs() -> None:

@@ -15,14 +15,7 @@ from checkers.directory import EndpointDirectory, group_standing
 from conf import Settings
 from state import REST, SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally, Usage
 from status_page.facts import EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, PartitionBacklog
-from streaming.batch.batch import (
-    BatchReport,
-    HeldUntil,
-    counts_to_json,
-    open_by_segment,
-    open_to_json,
-    summed_counts,
-)
+from streaming.batch.batch import BatchReport, HeldUntil, counts_to_json, open_by_segment, open_to_json, summed_counts
 from streaming.fairness.fairness import KnownUsage
 from streaming.fairness.held_back import PartitionEnds, PartitionId
 from streaming.observing.figures import STRETCH_MS, STRETCHES, Flow, JobBacklog, OpenTransactions
@@ -39,19 +32,14 @@ SKIPPED = EndpointFacts("http://a", "skipped", 1.0, "refused")
 
 def progress(**changed: Any) -> dict[str, Any]:
     """As Spark says it, of batch 7."""
+    offsets = {"endOffset": '{"cb.half":{"0":20,"1":5},"cb.op":{"0":5,"1":0}}'}
+    offsets["latestOffset"] = '{"cb.half":{"0":50,"1":5},"cb.op":{"0":5,"1":0}}'
+    rate = {"description": "RateStream", "numInputRows": 1, "endOffset": 12, "latestOffset": 12}
     return {
         "batchId": 7,
         "timestamp": "2026-11-23T09:30:00.250Z",
         "durationMs": {"addBatch": 400, "walCommit": 20, "triggerExecution": 500},
-        "sources": [
-            {
-                "description": "KafkaV2",
-                "numInputRows": 30,
-                "endOffset": '{"cb.half":{"0":20,"1":5},"cb.op":{"0":5,"1":0}}',
-                "latestOffset": '{"cb.half":{"0":50,"1":5},"cb.op":{"0":5,"1":0}}',
-            },
-            {"description": "RateStream", "numInputRows": 1, "endOffset": 12, "latestOffset": 12},
-        ],
+        "sources": [{"description": "KafkaV2", "numInputRows": 30, **offsets}, rate],
         "stateOperators": [{"numRowsTotal": 3, "numRowsDroppedByWatermark": 0}],
         **changed,
     }
@@ -157,10 +145,8 @@ def test_what_the_access_policy_refuses_is_seen_by_group_and_topic() -> None:
     assert kind_of(why) == "not allowed by the access policy"
     seen.batch(BatchReport(1, 0, 0, Counter(), refused=Counter({("shop", "payroll", why): 2, ("till", "x", why): 1})))
     seen.batch(BatchReport(2, 0, 0, Counter(), refused=Counter({("shop", "payroll", why): 3})))
-    assert [(one.group, one.topic, one.number) for one in seen.facts().refused] == [
-        ("shop", "payroll", 5),
-        ("till", "x", 1),
-    ]
+    counts = [(one.group, one.topic, one.number) for one in seen.facts().refused]
+    assert counts == [("shop", "payroll", 5), ("till", "x", 1)]
     made_up = Counter({(f"g{number}", "t", why): 1 for number in range(500)})
     seen.batch(BatchReport(3, 0, 0, Counter(), refused=made_up))
     sample = seen.metrics.registry.get_sample_value
@@ -176,9 +162,8 @@ def test_a_policy_file_that_cannot_be_used_is_loud() -> None:
     seen.policy_wrong = lambda: "access.policy: access.toml: It is not TOML."
     families = {family.name: family for family in seen.metrics.registry.collect()}
     assert [one.value for one in families["checkback_access_policy_wrong"].samples] == [1.0]
-    assert seen.facts().notes == (
-        "The access policy that was read before stays in force: access.policy: access.toml: It is not TOML.",
-    )
+    (note,) = seen.facts().notes
+    assert note == "The access policy that was read before stays in force: access.policy: access.toml: It is not TOML."
 
 
 def test_half_partitions_without_a_place_for_their_ops_are_loud() -> None:
@@ -226,11 +211,8 @@ def test_before_the_first_batch_nothing_is_said_that_rests_on_it() -> None:
     sample = observation.metrics.registry.get_sample_value
     for name in ("batch", "batch_end_timestamp_seconds", "running_timestamp_seconds", "state_bytes", "state_segments"):
         assert sample(f"checkback_{name}") is None
-    ends = {
-        PartitionId("cb.half", 0): PartitionEnds(20_050, 20_050, 10),
-        PartitionId("cb.later", 0): PartitionEnds(9, 9),
-    }
-    observation.looked(ends)
+    later = {PartitionId("cb.later", 0): PartitionEnds(9, 9)}
+    observation.looked({PartitionId("cb.half", 0): PartitionEnds(20_050, 20_050, 10), **later})
     assert observation.facts().backlog is None, "where the query stands is not known"
     observation.read_to({("cb.half", 0): 50})
     assert observation.facts().backlog == (PartitionBacklog("cb.half", 0, 20_000),)
@@ -311,24 +293,11 @@ def facts(**changed: Any) -> JobFacts:
             "The first batch has not ended for 61 s: messages wait. 'checkback doctor'",
         ),
         ({"now_ms": 600_000}, "The job is starting, for 600 s: nothing is taken in yet."),
-        (
-            {"held_back": (HeldBackPartition("cb.op", 3, 40.0),)},
-            "Partition 3 of cb.op has been held back by an open",
-        ),
+        ({"held_back": (HeldBackPartition("cb.op", 3, 40.0),)}, "Partition 3 of cb.op has been held back by an open"),
         ({"backlog": (PartitionBacklog("cb.half", 0, 123_456),)}, "The job is 123,456 records behind"),
         ({"groups": (GroupFacts("shop", open=7, waiting=1),)}, "No check endpoint of group shop answers"),
-        (
-            {
-                "groups": (
-                    GroupFacts("shop", waiting=1, endpoints=(EndpointFacts("http://a", "skipped", 1.0, "refused"),)),
-                )
-            },
-            "(refused)",
-        ),
-        (
-            {"groups": (GroupFacts("shop", barred="group shop has too much"),)},
-            "New half messages are rejected: group",
-        ),
+        ({"groups": (GroupFacts("shop", waiting=1, endpoints=(SKIPPED,)),)}, "(refused)"),
+        ({"groups": (GroupFacts("shop", barred="group shop has too much"),)}, "New half messages are rejected: group"),
     ],
 )
 def test_what_to_read_first(changed: dict[str, Any], note: str) -> None:

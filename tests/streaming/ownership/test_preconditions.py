@@ -18,11 +18,11 @@ def test_half_partitions_that_were_grown_alone_are_named_until_the_op_topic_foll
     looking = BatchPreconditions(settings, Claim(settings), Owner("query"), ids, JobClock(lambda: None, 1000))
     counts = {"cb.half": 5, "cb.op": 2}
     monkeypatch.setattr(preconditions, "_TOPICS_SECONDS", 0.0)
-    monkeypatch.setattr(
-        preconditions,
-        "described",
-        lambda *_: {name: TopicDescription(ids[name], number) for name, number in counts.items()},
-    )
+
+    def described(*_: object) -> dict[str, TopicDescription]:
+        return {name: TopicDescription(ids[name], number) for name, number in counts.items()}
+
+    monkeypatch.setattr(preconditions, "described", described)
     for _ in range(2):
         looking.refuse_other_topics()
         assert looking.few_ops.startswith("cb.half has 5 partitions and cb.op 2")

@@ -22,23 +22,14 @@ from streaming.python_worker import arrow_state
 from streaming.python_worker.whole_input import watch_inputs
 
 STATE = StructType([StructField("content", BinaryType())])
-GIVEN = StructType(
-    [
-        StructField("half_partition", IntegerType()),
-        StructField("topic", StringType()),
-        StructField("value", BinaryType()),
-    ]
-)
+_NUMBER, _TEXT = StructField("half_partition", IntegerType()), StructField("topic", StringType())
+GIVEN = StructType([_NUMBER, _TEXT, StructField("value", BinaryType())])
 GIVEN_ARROW = pa.schema([("half_partition", pa.int32()), ("topic", pa.string()), ("value", pa.binary())])
 IN = [("kind", pa.int32()), ("offset", pa.int64()), ("topic", pa.string()), ("value", pa.binary())]
 TOLD = pa.struct(
     [
-        ("properties", pa.string()),
-        ("keyRowAsUnsafe", pa.binary()),
-        ("object", pa.binary()),
-        ("startOffset", pa.int32()),
-        ("numRows", pa.int32()),
-        ("isLastChunk", pa.bool_()),
+        *(("properties", pa.string()), ("keyRowAsUnsafe", pa.binary()), ("object", pa.binary())),
+        *(("startOffset", pa.int32()), ("numRows", pa.int32()), ("isLastChunk", pa.bool_())),
     ]
 )
 # PySpark's serializers have no types
@@ -62,30 +53,15 @@ ANSWERS = st.lists(st.tuples(st.lists(PARTS, max_size=3), st.none() | st.binary(
 
 
 def serializer(most: int = 10_000) -> Any:
-    return SERIALIZER(
-        timezone="UTC",
-        safecheck=True,
-        assign_cols_by_name=True,
-        prefer_int_ext_dtype=False,
-        state_object_schema=STATE,
-        arrow_max_records_per_batch=most,
-        prefers_large_var_types=False,
-        int_to_decimal_coercion_enabled=False,
-    )
+    of_pandas = {"timezone": "UTC", "safecheck": True, "assign_cols_by_name": True, "prefer_int_ext_dtype": False}
+    of_types = {"prefers_large_var_types": False, "int_to_decimal_coercion_enabled": False}
+    return SERIALIZER(**of_pandas, **of_types, state_object_schema=STATE, arrow_max_records_per_batch=most)
 
 
 def properties(*, defined: bool, timed_out: bool) -> dict[str, Any]:
-    return {
-        "batchProcessingTimeMs": 5,
-        "eventTimeWatermarkMs": 3,
-        "timeoutConf": "EventTimeTimeout",
-        "hasTimedOut": timed_out,
-        "watermarkPresent": True,
-        "defined": defined,
-        "updated": False,
-        "removed": False,
-        "timeoutTimestamp": 7,
-    }
+    times = {"batchProcessingTimeMs": 5, "eventTimeWatermarkMs": 3, "timeoutTimestamp": 7}
+    said = {"hasTimedOut": timed_out, "watermarkPresent": True, "updated": False, "removed": False}
+    return {**times, **said, "timeoutConf": "EventTimeTimeout", "defined": defined}
 
 
 def told(number: int, stored: bytes | None, *, timed_out: bool, at: tuple[int, int, bool]) -> dict[str, Any]:
@@ -98,11 +74,9 @@ def told(number: int, stored: bytes | None, *, timed_out: bool, at: tuple[int, i
 
 def piped(keys: Iterable[Any], chunks_at_once: int) -> bytes:
     """As the JVM writes it: batches of some chunks, and a last column that says what they are."""
-    flat = [
-        (number, rows, stored, due, at == len(chunks) - 1)
-        for number, (chunks, stored, due) in enumerate(keys)
-        for at, rows in enumerate(chunks)
-    ]
+    flat = []
+    for number, (chunks, stored, due) in enumerate(keys):
+        flat += [(number, rows, stored, due, at == len(chunks) - 1) for at, rows in enumerate(chunks)]
     schema = pa.schema([*IN, ("told", TOLD)])
     stream = io.BytesIO()
     with pa.ipc.new_stream(stream, schema) as writer:
@@ -123,11 +97,9 @@ def called(load: Any, wrap: Any, stream: bytes) -> list[Any]:
     calls: list[Any] = []
 
     def function(key: Any, chunks: Iterator[Any], state: GroupState) -> Iterator[Any]:
-        rows = [
-            row
-            for chunk in chunks
-            for row in (chunk if isinstance(chunk, pa.RecordBatch) else pa.RecordBatch.from_pandas(chunk)).to_pylist()
-        ]
+        rows: list[Any] = []
+        for chunk in chunks:
+            rows += (chunk if isinstance(chunk, pa.RecordBatch) else pa.RecordBatch.from_pandas(chunk)).to_pylist()
         calls.append((tuple(map(int, key)), rows, state.getOption, state._keyAsUnsafe, state.json()))
         return iter(())
 
@@ -160,17 +132,15 @@ def answered(dump: Any, answers: list[Any], most: int, *, arrow: bool) -> list[A
 
     def results() -> Iterator[Any]:
         for number, (parts, left, timer) in enumerate(answers):
-            state = GroupState(
-                NOTHING, keyAsUnsafe=b"key %d" % number, valueSchema=STATE, **properties(defined=False, timed_out=False)
-            )
+            said = properties(defined=False, timed_out=False)
+            state = GroupState(NOTHING, keyAsUnsafe=b"key %d" % number, valueSchema=STATE, **said)
 
             def given(parts: Any = parts, left: Any = left, timer: Any = timer, state: Any = state) -> Iterator[Any]:
                 for part in parts:
                     columns: list[Any] = list(zip(*part, strict=True)) if part else [[], [], []]
                     if arrow:
-                        arrays = [
-                            pa.array(values, kind) for values, kind in zip(columns, GIVEN_ARROW.types, strict=True)
-                        ]
+                        typed = zip(columns, GIVEN_ARROW.types, strict=True)
+                        arrays = [pa.array(values, kind) for values, kind in typed]
                         yield pa.RecordBatch.from_arrays(arrays, schema=GIVEN_ARROW)
                     else:
                         yield pd.DataFrame(dict(zip(GIVEN.names, columns, strict=True)))

@@ -15,11 +15,9 @@ from streaming.batch.record import RANDOM_OR_KEYED, Record, batch_bytes
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.partition_writer import write_partition
 from tests.place import Place, wait_until
-from tests.streaming.outcomes import outcome
+from tests.streaming.outcomes import outcome, rows
 
 Rows = Iterator[pa.RecordBatch]
-
-
 LIMIT = 1000
 
 
@@ -34,12 +32,14 @@ class Sink:
     kept_bytes: int = 64 << 20
 
     def write(self, outcomes: Rows, number: int = 0, dated_ms: int = 0) -> PartitionReport:
-        place = self.place
-        settings = SinkSettings(
-            place.bootstrap_servers, place.topics, 60_000, self.options, self._count, kept_bytes=self.kept_bytes
-        )
+        servers, kept = self.place.bootstrap_servers, self.kept_bytes
+        settings = SinkSettings(servers, self.place.topics, 60_000, self.options, self._count, kept_bytes=kept)
         batch = Batch(self.query_id, number, "hash", every_partition_writes=False, dated_ms=dated_ms)
         return write_partition(settings, batch, 0, outcomes)
+
+    def write_all(self, *outcomes: dict[str, Any]) -> PartitionReport:
+        """In the first batch."""
+        return self.write(rows(*outcomes))
 
     def topic(self, name: str, partitions: int = 1, **configuration: str) -> str:
         """A topic of this place; the configuration's names with _ for full stops."""
@@ -77,9 +77,8 @@ class Sink:
 def of_size(topic: str, size: int, **columns: Any) -> dict[str, Any]:
     """A delivery whose batch of one has exactly so many bytes."""
     row = outcome(topic, value=b"", **columns)
-    record = Record(
-        topic, RANDOM_OR_KEYED, row["key"], b"x" * (size - 100), [(protocol.ID, row["transaction_id"].encode())]
-    )
+    headers = [(protocol.ID, row["transaction_id"].encode())]
+    record = Record(topic, RANDOM_OR_KEYED, row["key"], b"x" * (size - 100), headers)
     fits = record._replace(value=b"x" * (size - 100 + size - batch_bytes(record)))
     assert batch_bytes(fits) == size
     return {**row, "value": fits.value}

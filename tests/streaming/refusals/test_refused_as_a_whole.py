@@ -5,11 +5,12 @@ import json
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ConfigResource, ResourcePattern, ResourceType
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from checkback.exceptions import OwnTopicError
 from checkback.local import LocalKafka
@@ -20,7 +21,7 @@ from state import BUNDLE, OutcomeKind
 from streaming.batch.headers import packed_headers
 from streaming.kafka_sink import beginning
 from streaming.kafka_sink.transaction import KafkaTransaction
-from tests.place import Place, wait_until
+from tests.place import Place, configure_topic, wait_until
 from tests.streaming.outcomes import outcome, rows
 from tests.streaming.refusals.scene import LIMIT, Sink, of_size
 
@@ -31,13 +32,11 @@ def test_our_own_topics_take_what_the_half_topic_takes(sink: Sink) -> None:
     with place.producer() as producer:
         producer.config["max_request_size"] = 2_000_000
         producer.send(place.topics.half, value).get(120)
-    sink.write(
-        rows(
-            outcome(place.real_topic, transaction_id="refused", key=b"k" * 200, value=value),
-            outcome(place.real_topic, kind=OutcomeKind.PARK, transaction_id="parked", value=value, reason="because"),
-            outcome(place.real_topic, kind=OutcomeKind.CHECK, transaction_id="checked", key=b"k" * 200, value=value),
-            outcome(place.topics.half, kind=OutcomeKind.REJECT_RECORD, value=value, reason="because"),
-        )
+    sink.write_all(
+        outcome(place.real_topic, transaction_id="refused", key=b"k" * 200, value=value),
+        outcome(place.real_topic, kind=OutcomeKind.PARK, transaction_id="parked", value=value, reason="because"),
+        outcome(place.real_topic, kind=OutcomeKind.CHECK, transaction_id="checked", key=b"k" * 200, value=value),
+        outcome(place.topics.half, kind=OutcomeKind.REJECT_RECORD, value=value, reason="because"),
     )
     assert sink.parked().keys() == {"refused", "parked"}
     for topic in (place.topics.parked, place.topics.check, place.topics.rejected):
@@ -45,10 +44,8 @@ def test_our_own_topics_take_what_the_half_topic_takes(sink: Sink) -> None:
 
 
 def configure(sink: Sink, topics: Iterable[str], **configuration: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
-    configs = {key.replace("_", "."): value for key, value in configuration.items()}
-    admin.alter_configs([ConfigResource("TOPIC", topic, configs) for topic in topics])
-    admin.close()
+    for topic in topics:
+        configure_topic(sink.place.bootstrap_servers, topic, **configuration)
 
 
 @pytest.mark.parametrize("options", [{}, {"compression.type": "gzip"}])
@@ -57,14 +54,12 @@ def test_an_own_topic_gets_the_head_of_what_it_does_not_take_whole(sink: Sink, o
     topics = sink.place.topics
     configure(sink, (topics.parked, topics.rejected, topics.check), max_message_bytes=str(LIMIT))
     noise = b"".join(uuid.uuid4().bytes for _ in range(500))
-    report = sink.write(
-        rows(
-            outcome("t", kind=OutcomeKind.PARK, transaction_id="parked", value=noise, reason="because"),
-            outcome("t", kind=OutcomeKind.PARK, transaction_id="small", reason="because"),
-            outcome("t", kind=OutcomeKind.CHECK, transaction_id="checked", key=b"k", value=noise),
-            outcome(topics.half, kind=OutcomeKind.REJECT_RECORD, value=noise, reason="because"),
-            outcome(sink.place.real_topic),
-        )
+    report = sink.write_all(
+        outcome("t", kind=OutcomeKind.PARK, transaction_id="parked", value=noise, reason="because"),
+        outcome("t", kind=OutcomeKind.PARK, transaction_id="small", reason="because"),
+        outcome("t", kind=OutcomeKind.CHECK, transaction_id="checked", key=b"k", value=noise),
+        outcome(topics.half, kind=OutcomeKind.REJECT_RECORD, value=noise, reason="because"),
+        outcome(sink.place.real_topic),
     )
     assert (sink.values(sink.place.real_topic), json.loads(report.counts)) == ([b"v"], {"cut": 3})
     assert sink.parked() == {"parked": "because", "small": "because"}
@@ -98,21 +93,17 @@ def test_what_a_consumer_sent_back_and_is_rejected_is_a_dead_letter_of_its_group
         headers = packed_headers([*ours, ("checkback-tries", b"1")])
         return outcome(lies_in, kind=OutcomeKind.REJECT_RECORD, value=value, headers=headers, reason="too late")
 
-    sink.write(
-        rows(
-            rejected(topics.retry("points"), b"a retry"),
-            rejected(topics.retry("narrow"), b"x" * 2 * LIMIT),
-            rejected(topics.retry("nobody"), b"of nobody"),
-            rejected("orders", b"of a producer"),
-            rejected(topics.retry("points"), b"an op", lies_in=topics.op),
-            outcome(sink.place.real_topic),
-        )
+    sink.write_all(
+        rejected(topics.retry("points"), b"a retry"),
+        rejected(topics.retry("narrow"), b"x" * 2 * LIMIT),
+        rejected(topics.retry("nobody"), b"of nobody"),
+        rejected("orders", b"of a producer"),
+        rejected(topics.retry("points"), b"an op", lies_in=topics.op),
+        outcome(sink.place.real_topic),
     )
     (letter,) = sink.place.read(dead)
-    assert (letter.value, letter.headers) == (
-        b"a retry",
-        [("checkback-tries", b"1"), ("checkback-reason", b"too late")],
-    )
+    assert letter.value == b"a retry"
+    assert letter.headers == [("checkback-tries", b"1"), ("checkback-reason", b"too late")]
     assert sink.values(narrow) == []
     reasons = {record.value[:9]: dict(record.headers)["cb-reason"] for record in sink.place.read(topics.rejected)}
     assert reasons.pop(b"x" * 9).startswith(f"too late; and {narrow} does not take it: it has 2,".encode())
@@ -145,11 +136,10 @@ def guarded_sink(guarded: LocalKafka, place: Place) -> Sink:
 
 def deny(sink: Sink, topic: str, *operations: ACLOperation) -> None:
     """Everything is allowed on the topic but these."""
-    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
     pattern = ResourcePattern(ResourceType.TOPIC, topic)
     entries = [(ACLOperation.ALL, ACLPermissionType.ALLOW), *((one, ACLPermissionType.DENY) for one in operations)]
-    admin.create_acls([ACL("User:ANONYMOUS", "*", operation, kind, pattern) for operation, kind in entries])
-    admin.close()
+    with closing(KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)) as admin:
+        admin.create_acls([ACL("User:ANONYMOUS", "*", operation, kind, pattern) for operation, kind in entries])
 
 
 def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
@@ -191,13 +181,11 @@ def test_topics_that_say_nothing_of_themselves_are_tried(guarded_sink: Sink) -> 
     for topic in (narrow, compacted):
         deny(sink, topic, ACLOperation.DESCRIBE_CONFIGS)
     sizes = [LIMIT + 1, 200, LIMIT, 300, 5000, LIMIT + 2, 400]
-    sink.write(
-        rows(
-            *(of_size(narrow, size, transaction_id=f"{size}") for size in sizes),
-            outcome(compacted, key=b"k"),
-            outcome(compacted, transaction_id="keyless"),
-            outcome(sink.place.real_topic),
-        )
+    sink.write_all(
+        *(of_size(narrow, size, transaction_id=f"{size}") for size in sizes),
+        outcome(compacted, key=b"k"),
+        outcome(compacted, transaction_id="keyless"),
+        outcome(sink.place.real_topic),
     )
     assert {dict(record.headers)["cb-id"] for record in sink.place.read(narrow)} == {b"1000", b"200", b"300", b"400"}
     assert sink.parked().keys() == {"1001", "1002", "5000", "keyless"}

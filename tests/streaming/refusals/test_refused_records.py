@@ -3,10 +3,10 @@
 import json
 import time
 import uuid
+from contextlib import closing
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource
 
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message
@@ -15,21 +15,18 @@ from streaming.batch.headers import packed_headers
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink import transaction
 from streaming.kafka_sink.partition_writer import _known_topics
-from tests.place import wait_until
+from tests.place import configure_topic, wait_until
 from tests.streaming.outcomes import outcome, rows
 from tests.streaming.refusals.scene import LIMIT, Rows, Sink, of_size
 
 
-def test_a_message_is_too_large_for_its_topic(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    report = sink.write(
-        rows(
-            outcome(sink.place.real_topic, value=b"before"),
-            outcome(narrow, transaction_id="huge", value=b"x" * 2000, partition=0),
-            of_size(narrow, LIMIT + 1, transaction_id="a byte too large"),
-            of_size(narrow, LIMIT, transaction_id="just fits"),
-            outcome(sink.place.real_topic, value=b"after"),
-        )
+def test_a_message_is_too_large_for_its_topic(sink: Sink, narrow: str) -> None:
+    report = sink.write_all(
+        outcome(sink.place.real_topic, value=b"before"),
+        outcome(narrow, transaction_id="huge", value=b"x" * 2000, partition=0),
+        of_size(narrow, LIMIT + 1, transaction_id="a byte too large"),
+        of_size(narrow, LIMIT, transaction_id="just fits"),
+        outcome(sink.place.real_topic, value=b"after"),
     )
     assert report.written == 5
     assert sorted(sink.values(sink.place.real_topic)) == [b"after", b"before"]
@@ -79,21 +76,18 @@ def test_a_topic_that_takes_one_message_at_a_time_holds_up_a_batch_for_its_secon
 
 def test_a_message_without_a_key_for_a_compacted_topic(sink: Sink) -> None:
     compacted = sink.topic("compacted", cleanup_policy="compact")
-    sink.write(
-        rows(
-            outcome(compacted, key=b"k", value=b"1"),
-            outcome(compacted, transaction_id="keyless"),
-            outcome(compacted, key=b"", value=b"2"),
-            outcome(sink.place.real_topic),
-        )
+    sink.write_all(
+        outcome(compacted, key=b"k", value=b"1"),
+        outcome(compacted, transaction_id="keyless"),
+        outcome(compacted, key=b"", value=b"2"),
+        outcome(sink.place.real_topic),
     )
     assert (sink.values(compacted), sink.values(sink.place.real_topic)) == ([b"1", b"2"], [b"v"])
     assert sink.parked().keys() == {"keyless"}
     assert "compacted, and the message has no key" in sink.parked()["keyless"]
 
 
-def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_one_refused_message_of_several_in_a_transaction(sink: Sink, narrow: str) -> None:
     value = pack(
         [
             Message(sink.place.real_topic, b"first"),
@@ -102,26 +96,22 @@ def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
             Message("no-such-topic", b"nowhere"),
         ]
     )
-    sink.write(
-        rows(outcome(narrow, kind=OutcomeKind.DELIVER_BUNDLE, transaction_id="tx", partition=BUNDLE, value=value))
-    )
+    bundle = {"kind": OutcomeKind.DELIVER_BUNDLE, "partition": BUNDLE, "value": value}
+    sink.write_all(outcome(narrow, transaction_id="tx", **bundle))
     assert (sink.values(sink.place.real_topic), sink.values(narrow)) == ([b"first"], [b"fits"])
     assert (set(sink.parked()), set(sink.held())) == ({"tx#2"}, {"tx#4"})
     refused = next(r for r in sink.place.read(sink.place.topics.half) if r.key == b"key")
     assert (refused.value, refused.headers[-1]) == (b"x" * 2000, ("h", b"1"))
 
 
-def test_all_kinds_of_refusal_in_one_batch_cost_one_more_pass(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_all_kinds_of_refusal_in_one_batch_cost_one_more_pass(sink: Sink, narrow: str) -> None:
     compacted = sink.topic("compacted", cleanup_policy="compact")
-    sink.write(
-        rows(
-            outcome(narrow, transaction_id="1", value=b"x" * 2000),
-            outcome(compacted, transaction_id="2"),
-            outcome("no-such-topic", transaction_id="3"),
-            outcome(sink.place.real_topic, transaction_id="4", partition=7),
-            outcome(sink.place.real_topic),
-        )
+    sink.write_all(
+        outcome(narrow, transaction_id="1", value=b"x" * 2000),
+        outcome(compacted, transaction_id="2"),
+        outcome("no-such-topic", transaction_id="3"),
+        outcome(sink.place.real_topic, transaction_id="4", partition=7),
+        outcome(sink.place.real_topic),
     )
     assert sink.parked().keys() == {"1", "2"}
     assert sink.held().keys() == {"3", "4"}
@@ -140,38 +130,31 @@ def test_what_does_not_fit_into_the_half_topic_either_is_parked_at_once(sink: Si
     assert sink.passes == 3
 
 
-def test_what_was_learnt_saves_the_next_batch_a_pass(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_what_was_learnt_saves_the_next_batch_a_pass(sink: Sink, narrow: str) -> None:
     for number in range(3):
-        sink.write(
-            rows(outcome(narrow, transaction_id=f"{number}", value=b"x" * 2000), outcome(sink.place.real_topic)), number
-        )
+        refused = outcome(narrow, transaction_id=f"{number}", value=b"x" * 2000)
+        sink.write(rows(refused, outcome(sink.place.real_topic)), number)
     assert sink.passes == 2 + 1 + 1
     assert (len(sink.parked()), len(sink.values(sink.place.real_topic))) == (3, 3)
 
 
-def test_a_topic_made_wider_gets_its_messages_when_it_is_asked_anew(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_a_topic_made_wider_gets_its_messages_when_it_is_asked_anew(sink: Sink, narrow: str) -> None:
     sink.write(rows(outcome(narrow, transaction_id="early", value=b"x" * 2000)))
-    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
-    admin.alter_configs([ConfigResource("TOPIC", narrow, {"max.message.bytes": "5000"})])
-    admin.close()
+    configure_topic(sink.place.bootstrap_servers, narrow, max_message_bytes="5000")
     known = _known_topics(SinkSettings(sink.place.bootstrap_servers, sink.place.topics, 60_000))
     known._until[narrow] = 0.0
     sink.write(rows(outcome(narrow, transaction_id="late", value=b"x" * 2000)), 1)
     assert (set(sink.parked()), len(sink.values(narrow)), sink.passes) == ({"early"}, 1, 3)
 
 
-def test_a_batch_with_refused_messages_is_written_once(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_a_batch_with_refused_messages_is_written_once(sink: Sink, narrow: str) -> None:
     mixed = [outcome(narrow, transaction_id="huge", value=b"x" * 2000), outcome(sink.place.real_topic)]
     assert not sink.write(rows(*mixed)).skipped
     assert sink.write(rows(*mixed)).skipped
     assert (sink.values(sink.place.real_topic), len(sink.parked())) == ([b"v"], 1)
 
 
-def test_nothing_of_the_pass_that_failed_is_seen_by_read_committed(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_nothing_of_the_pass_that_failed_is_seen_by_read_committed(sink: Sink, narrow: str) -> None:
 
     def torn() -> Rows:
         yield from rows(outcome(sink.place.real_topic, value=b"good"), outcome(narrow, value=b"x" * 2000))
@@ -197,9 +180,8 @@ def test_a_failed_task_leaves_no_open_transaction_for_consumers_to_wait_on(sink:
 
 
 @pytest.mark.parametrize("kept_bytes", [64 << 20, 20_000])
-def test_rows_are_pulled_once_and_may_be_larger_than_what_is_kept(sink: Sink, kept_bytes: int) -> None:
+def test_rows_are_pulled_once_and_may_be_larger_than_what_is_kept(sink: Sink, narrow: str, kept_bytes: int) -> None:
     sink.kept_bytes = kept_bytes
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
     pulled = []
 
     def many() -> Rows:
@@ -233,10 +215,8 @@ def test_what_is_dated_wrongly_is_held_and_tried_again(sink: Sink, keys: tuple[b
 
 def test_topics_that_refuse_every_date_do_not_stop_the_job_when_they_are_tried_again(sink: Sink) -> None:
     """As a consumer may configure the topic of its retries."""
-    topics = [
-        sink.topic(f"r{n}", 1, message_timestamp_before_max_ms="1", message_timestamp_after_max_ms="1")
-        for n in range(3)
-    ]
+    of_no_date = {"message_timestamp_before_max_ms": "1", "message_timestamp_after_max_ms": "1"}
+    topics = [sink.topic(f"r{n}", 1, **of_no_date) for n in range(3)]
     dated_ms = time.time_ns() // 1_000_000 - 60_000
     for number in range(2):
         again = packed_headers([("cb-held", b"1 1000 0:3"), ("cb-deliver-at", b"2000")]) if number else None
@@ -246,18 +226,15 @@ def test_topics_that_refuse_every_date_do_not_stop_the_job_when_they_are_tried_a
     assert sink.values(sink.place.real_topic) == [b"v", b"v"]
 
 
-def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink) -> None:
+def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink, narrow: str) -> None:
     dated_ms = time.time_ns() // 1_000_000 - 600_000
-    sink.write(
-        rows(outcome(sink.place.real_topic), outcome(sink.topic("narrow", max_message_bytes=str(LIMIT)))), 0, dated_ms
-    )
-    sink.write(rows(outcome(f"{sink.place.topics.prefix}narrow")), 1, dated_ms)
-    found = [*sink.place.read(sink.place.real_topic), *sink.place.read(f"{sink.place.topics.prefix}narrow")]
+    sink.write(rows(outcome(sink.place.real_topic), outcome(narrow)), 0, dated_ms)
+    sink.write(rows(outcome(narrow)), 1, dated_ms)
+    found = [*sink.place.read(sink.place.real_topic), *sink.place.read(narrow)]
     assert [record.timestamp for record in found] == [dated_ms] * 3
 
 
-def test_counts_are_those_of_one_pass(sink: Sink) -> None:
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+def test_counts_are_those_of_one_pass(sink: Sink, narrow: str) -> None:
     counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=2, attempt=-1)
     report = sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic), counted))
     assert (report.written, json.loads(report.counts)) == (2, {"committed": 2, "undeliverable": 1})
@@ -268,9 +245,8 @@ def test_a_topic_that_is_deleted_meanwhile(sink: Sink) -> None:
 
     def deleting() -> Rows:
         yield from rows(outcome(sink.place.real_topic, value=b"good"))
-        admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
-        admin.delete_topics([doomed])
-        admin.close()
+        with closing(KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)) as admin:
+            admin.delete_topics([doomed])
         yield from rows(outcome(doomed, transaction_id="gone"), outcome(sink.place.real_topic, value=b"too"))
 
     sink.write(deleting())
@@ -278,17 +254,14 @@ def test_a_topic_that_is_deleted_meanwhile(sink: Sink) -> None:
     assert sink.held() == {"gone": f"committed, but not deliverable to {doomed}: there is no such topic"}
 
 
-def test_compressed_messages_are_judged_by_what_they_are_compressed_to(sink: Sink) -> None:
+def test_compressed_messages_are_judged_by_what_they_are_compressed_to(sink: Sink, narrow: str) -> None:
     sink.options = {"compression.type": "gzip"}
-    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
     dice = [uuid.uuid4().bytes * 2 for _ in range(100)]
-    sink.write(
-        rows(
-            outcome(narrow, transaction_id="zeros", value=bytes(5000)),
-            outcome(narrow, transaction_id="noise", value=b"".join(dice)),
-            outcome(narrow, transaction_id="small"),
-            outcome(narrow, transaction_id="noise too", value=b"".join(reversed(dice))),
-        )
+    sink.write_all(
+        outcome(narrow, transaction_id="zeros", value=bytes(5000)),
+        outcome(narrow, transaction_id="noise", value=b"".join(dice)),
+        outcome(narrow, transaction_id="small"),
+        outcome(narrow, transaction_id="noise too", value=b"".join(reversed(dice))),
     )
     assert {dict(record.headers)["cb-id"] for record in sink.place.read(narrow)} == {b"zeros", b"small"}
     assert sink.parked().keys() == {"noise", "noise too"}

@@ -70,19 +70,9 @@ def decoded(
     spark: SparkSession, *records: tuple[str, Headers | None], key: bytes = b"key", value: bytes = b"value"
 ) -> list[Row]:
     """Decode records of the half topic (``half``) or the op topic (``op``), all on partition 1, offsets from 100."""
-    rows = [
-        (
-            TOPICS.half if kind == "half" else TOPICS.op,
-            1,
-            100 + at,
-            key,
-            value,
-            headers,
-            WHEN,
-        )
-        for at, (kind, headers) in enumerate(records)
-    ]
-    return decoded_rows(spark, rows)
+    topics = {"half": TOPICS.half, "op": TOPICS.op}
+    given = enumerate(records, start=100)
+    return decoded_rows(spark, [(topics[kind], 1, at, key, value, headers, WHEN) for at, (kind, headers) in given])
 
 
 def half(*more: tuple[str, bytes | None], **changed: bytes | None) -> tuple[str, Headers | None]:

@@ -14,6 +14,7 @@ from streaming.stateful.broken import _HALF_EVENTS
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
+OF_BIG = NotAllowed(policy_of('[accounts.big]\ngroups = ["shop"]\ntopics = ["orders"]'), Topics())
 
 
 def halves(*given: tuple[str, Event, int]) -> Rows:
@@ -33,34 +34,29 @@ def held(*rows: int, of: int) -> Column:
 
 def test_a_delay_up_to_the_limit_is_taken_in_and_a_longer_one_is_not() -> None:
     admission = Admission(NOW_MS, DAY_MS)
-    found = admission.reasons(
-        halves(
-            ("shop", Event.HALF, -1),
-            ("shop", Event.HALF, NOW_MS + DAY_MS),
-            ("shop", Event.HALF, NOW_MS + DAY_MS + 1),
-            ("shop", Event.HALF_COMMIT, NOW_MS + DAY_MS + 1),
-            ("shop", Event.HALF_COMMIT, NOW_MS + DAY_MS + 1),  # the job's own, for a topic that is slow
-        ),
-        held(4, of=5),
+    given = halves(
+        ("shop", Event.HALF, -1),
+        ("shop", Event.HALF, NOW_MS + DAY_MS),
+        ("shop", Event.HALF, NOW_MS + DAY_MS + 1),
+        ("shop", Event.HALF_COMMIT, NOW_MS + DAY_MS + 1),
+        ("shop", Event.HALF_COMMIT, NOW_MS + DAY_MS + 1),  # the job's own, for a topic that is slow
     )
+    found = admission.reasons(given, held(4, of=5))
     assert found.keys() == {2, 3}
     assert "transactions.delay_max (1d)" in found[2]
 
 
 def test_of_a_barred_group_only_what_takes_no_room_is_taken_in() -> None:
     admission = Admission(NOW_MS, DAY_MS, Barred({"shop": "too much"}))
-    found = admission.reasons(
-        halves(
-            ("shop", Event.HALF, -1),
-            ("other", Event.HALF, -1),
-            ("shop", Event.HALF_COMMIT, -1),  # is delivered at once
-            ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),
-            ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),  # the job's own, taken in before
-            ("shop", Event.HALF_PARK, -1),  # likewise
-        ),
-        held(4, 5, of=6),
+    given = halves(
+        ("shop", Event.HALF, -1),
+        ("other", Event.HALF, -1),
+        ("shop", Event.HALF_COMMIT, -1),  # is delivered at once
+        ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),
+        ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),  # the job's own, taken in before
+        ("shop", Event.HALF_PARK, -1),  # likewise
     )
-    assert found == {0: "too much", 3: "too much"}
+    assert admission.reasons(given, held(4, 5, of=6)) == {0: "too much", 3: "too much"}
 
 
 LATER_MS = NOW_MS + 5_000
@@ -77,21 +73,19 @@ WAYS = {
 @pytest.mark.parametrize(("event", "deliver_at_ms"), WAYS.values(), ids=WAYS)
 def test_of_a_barred_group_or_account_no_producer_reaches_state_with_limits(event: Event, deliver_at_ms: int) -> None:
     assert {way for way, _ in WAYS.values()} == {*_HALF_EVENTS.values()}, "all that a half message can say of itself"
-    policy = NotAllowed(policy_of('[accounts.big]\ngroups = ["shop"]\ntopics = ["orders"]'), Topics())
     given = halves(("shop", event, deliver_at_ms))
     given["topic"][:] = objects(["orders"])
     for barred in (Barred({"shop": "too much"}), Barred({}, {"big": "too much"})):
-        assert Admission(NOW_MS, DAY_MS, barred, policy).reasons(given, held(of=1)) == {0: "too much"}
+        assert Admission(NOW_MS, DAY_MS, barred, OF_BIG).reasons(given, held(of=1)) == {0: "too much"}
 
 
 @pytest.mark.parametrize("barred", [Barred({"shop": "group"}), Barred({}, {"big": "account"})])
 def test_of_a_barred_group_retries_are_taken_in_and_of_barred_retries_producers(barred: Barred) -> None:
-    policy = NotAllowed(policy_of('[accounts.big]\ngroups = ["shop"]\ntopics = ["orders"]'), Topics())
     given = halves(*[("shop", Event.HALF_COMMIT, NOW_MS + 5_000)] * 2, ("shop", Event.HALF, -1))
     given["topic"][:] = objects(["orders", "cb.retry.shop", "cb.retry.shop"])
 
     def rejected(whose: Barred) -> set[int]:
-        admission = Admission(NOW_MS, DAY_MS, whose, policy, retry_prefix="cb.retry.")
+        admission = Admission(NOW_MS, DAY_MS, whose, OF_BIG, retry_prefix="cb.retry.")
         return {*admission.reasons(given, held(of=3))}
 
     assert rejected(barred) == {0, 2}, "an undecided message is no retry, whatever its topic"
@@ -124,11 +118,8 @@ def test_what_the_policy_does_not_allow_is_not_taken_in_not_even_what_looks_like
     given = halves(("shop", Event.HALF, -1), *[("other", Event.HALF, -1)] * 2, ("shop", Event.HALF_COMMIT, -1))
     given["topic"][:] = objects(["orders", "orders", "orders", "payments"])
     found = admission.reasons(given, held(2, of=4))
-    assert found == {
-        0: "too much",
-        1: "group other may not send to orders: no account names that group",
-        2: "group other may not send to orders: no account names that group",
-        3: "group shop may not send to payments, which its account (shop) does not name",
-    }
+    of_nobody = "group other may not send to orders: no account names that group"
+    not_named = "group shop may not send to payments, which its account (shop) does not name"
+    assert found == {0: "too much", 1: of_nobody, 2: of_nobody, 3: not_named}
     assert why_not_together(admission.policy, "shop", ["orders"]) == ""
     assert "payments" in why_not_together(admission.policy, "shop", ["orders", "payments"])

@@ -48,9 +48,8 @@ def several(count: int) -> tuple[str, bytes]:
 
 
 def test_several_messages_are_one_half_message() -> None:
-    found = arrivals_of(
-        [frame(pack([Message("t", b"1"), Message("u", b"2")]), several(2), ("a", b"1"))], Topics(), ADMITS_ALL
-    )
+    value = pack([Message("t", b"1"), Message("u", b"2")])
+    found = arrivals_of([frame(value, several(2), ("a", b"1"))], Topics(), ADMITS_ALL)
     assert (found.halves["partition"].tolist(), found.broken.count) == ([BUNDLE], 0)
 
 
@@ -119,10 +118,8 @@ def test_a_message_that_is_not_taken_in_is_read_again_whole() -> None:
     found = arrivals_of([aside(large), aside(key=b"k", offset=8), aside(offset=9, **in_order)], Topics(), barred)
     left_out = dict(zip(found.broken["offset"].tolist(), found.broken["left_out"].tolist(), strict=True))
     assert left_out == {7: 20_000 + 5_000 + len("cb-idtxcb-groupgcb-topicta"), 8: 20_000, 9: 20_000}
-    named = {
-        offset: [pair["key"] for pair in json.loads(packed)] if packed else None
-        for offset, packed in zip(found.broken["offset"].tolist(), found.broken["headers"], strict=True)
-    }
+    headers = zip(found.broken["offset"].tolist(), found.broken["headers"], strict=True)
+    named = {offset: packed and [pair["key"] for pair in json.loads(packed)] for offset, packed in headers}
     assert named == {7: None, 8: ["cb-id", "cb-group", "cb-topic"], 9: None}
     assert found.content_bytes() > 60_000
 

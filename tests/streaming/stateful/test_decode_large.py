@@ -5,17 +5,7 @@ from pyspark.sql import SparkSession
 
 from streaming.batch.headers import unpack_headers
 from streaming.stateful.decode import NO_SEGMENT
-from tests.streaming.stateful.decoding import (
-    BROKEN,
-    HALF,
-    TOPICS,
-    WHEN,
-    Headers,
-    decoded,
-    decoded_rows,
-    half,
-    op,
-)
+from tests.streaming.stateful.decoding import BROKEN, HALF, TOPICS, WHEN, Headers, decoded, decoded_rows, half, op
 
 MIB = 1 << 20
 TOO_LARGE = (
@@ -54,11 +44,8 @@ def test_what_is_as_large_as_may_be_is_taken(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("value", "note", "left"),
     [
-        (16_000, 100, {"key", "value", "headers"}),
-        (16_384, 100, {"key", "headers"}),
-        (16_384, 5_000, {"key"}),
-        (10, 20_000, {"key"}),
-        (20_000, 20_000, {"key"}),
+        *((16_000, 100, {"key", "value", "headers"}), (16_384, 100, {"key", "headers"})),
+        *((16_384, 5_000, {"key"}), (10, 20_000, {"key"}), (20_000, 20_000, {"key"})),
     ],
 )
 def test_large_content_of_a_half_message_goes_no_further(

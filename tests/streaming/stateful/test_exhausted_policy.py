@@ -65,9 +65,8 @@ def test_a_word_is_the_same_for_all(choice: str, event: Event) -> None:
 def test_a_listener_decides_each_message_also_after_the_way_to_a_worker() -> None:
     asked = pickle.loads(pickle.dumps(on_exhausted(f"{HERE}:ByKey")))  # noqa: S301  (our own bytes)
     assert isinstance(asked, AskListener)
-    assert asked(messages(b"commit", b"park", b"rollback")).tolist() == [
-        *(Event.EXHAUSTED_COMMIT, Event.EXHAUSTED, Event.EXHAUSTED_ROLLBACK),
-    ]
+    decided = asked(messages(b"commit", b"park", b"rollback")).tolist()
+    assert decided == [Event.EXHAUSTED_COMMIT, Event.EXHAUSTED, Event.EXHAUSTED_ROLLBACK]
 
 
 def test_a_listener_that_raises_parks_that_message_only() -> None:
@@ -93,9 +92,8 @@ def test_a_class_that_is_edited_while_the_job_runs_decides_as_it_did(
     before = fingerprint("edited_listener:Choice")
     file.write_text(text.replace("commit", "park"))
     # as in a worker that begins now, and imports what the file says by then
-    said = subprocess.run(
-        [sys.executable, "-c", _WORKER, str(tmp_path)], input=decides, capture_output=True, check=True, timeout=60
-    )
+    worker = [sys.executable, "-c", _WORKER, str(tmp_path)]
+    said = subprocess.run(worker, input=decides, capture_output=True, check=True, timeout=60)
     assert said.stdout.decode().split() == [str(int(Event.EXHAUSTED_COMMIT))]
     assert fingerprint("edited_listener:Choice") == before, "what is written down is what decides"
 

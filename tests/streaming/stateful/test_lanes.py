@@ -1,5 +1,7 @@
 """Headers that say what has to do with lanes."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -16,10 +18,8 @@ LANE = ("cb-lane", b"0123456789abcdef" * 2)
 
 
 def op(*headers: tuple[str, bytes | None], action: bytes = b"commit", source: bytes = b"producer") -> Headers:
-    return [
-        *(("cb-id", b"tx"), ("cb-group", b"g"), ("cb-half", b"1:7"), ("cb-action", action), ("cb-source", source)),
-        *headers,
-    ]
+    ours: Headers = [("cb-id", b"tx"), ("cb-group", b"g"), ("cb-half", b"1:7")]
+    return [*ours, ("cb-action", action), ("cb-source", source), *headers]
 
 
 def test_a_half_message_names_its_lane() -> None:
@@ -32,12 +32,8 @@ def test_a_half_message_names_its_lane() -> None:
         frame(b"v", **{**plain, "headers": following, "offset": 10}),
     ]
     found = arrivals_of(batches, Topics(), ADMITS_ALL)
-    assert dict(zip(found.halves["offset"].tolist(), found.halves["lane"].tolist(), strict=True)) == {
-        7: 0,
-        10: 0,
-        8: -1,
-        9: -1,
-    }
+    lanes = dict(zip(found.halves["offset"].tolist(), found.halves["lane"].tolist(), strict=True))
+    assert lanes == {7: 0, 10: 0, 8: -1, 9: -1}
 
 
 @pytest.mark.parametrize("name", [b"", b"0" * 31, b"0" * 33, b"G" * 32, b"0123456789ABCDEF" * 2, b"checkback-job-0"])
@@ -98,20 +94,13 @@ def test_absent_is_null() -> None:
 
 
 def test_ops_reach_the_state_with_what_they_say_of_a_lane() -> None:
-    given = {"half_partition": 1, "left_out": -1, "time_ms": 5, "value": b""}
+    given = {"half_partition": 1, "left_out": -1, "time_ms": 5, "value": b"", "offset": 7}
     in_order = {"transaction_id": b"tx", "group": b"g", "topic": b"commit", "source": b"check"}
-    rows = [
-        {**given, "kind": OP_KIND, "offset": 7, "record_offset": 1, **in_order},
-        *(
-            {**given, "kind": OTHER_OP_KIND, "offset": 7, "record_offset": at, "headers": packed_headers(op(fact))}
-            for at, fact in enumerate([("cb-settled", b"1"), ("cb-delivered", b"1")], start=2)
-        ),
-        *(
-            {**given, "kind": kind, "offset": 7, "record_offset": kind, **in_order, "source": b"producer"}
-            for kind in FACT_KINDS.values()
-        ),
-    ]
-    chunk = pa.RecordBatch.from_pylist([{**dict.fromkeys(COLUMNS), **row} for row in rows], schema=SCHEMA)
+    rows: list[dict[str, Any]] = [{"kind": OP_KIND, "record_offset": 1, **in_order}]
+    for at, fact in enumerate([("cb-settled", b"1"), ("cb-delivered", b"1")], start=2):
+        rows.append({"kind": OTHER_OP_KIND, "record_offset": at, "headers": packed_headers(op(fact))})
+    rows += [{"kind": kind, "record_offset": kind, **in_order, "source": b"producer"} for kind in FACT_KINDS.values()]
+    chunk = pa.RecordBatch.from_pylist([{**dict.fromkeys(COLUMNS), **given, **row} for row in rows], schema=SCHEMA)
     ops = arrivals_of([chunk], Topics(), ADMITS_ALL).ops
     by_place = dict(zip(ops["op_offset"].tolist(), zip(ops["event"], ops["settled"], strict=True), strict=True))
     assert by_place[1] == (Event.CHECK_COMMIT, 0)

@@ -37,14 +37,14 @@ def half(offset: int, topic: bytes, *more: tuple[str, bytes | None], value: byte
 
 def op(offset: int, *changed: tuple[str, bytes | None]) -> Written:
     """A commit of the half message 1:70, of group *shop*."""
-    ours = {
-        "cb-id": b"tx-70",
-        "cb-group": b"shop",
-        "cb-half": b"1:70",
-        "cb-action": b"commit",
-        "cb-source": b"producer",
-    }
-    return TOPICS.op, offset, list({**ours, **dict(changed)}.items()), b"forged"
+    ours = {"cb-id": b"tx-70", "cb-group": b"shop", "cb-half": b"1:70", "cb-action": b"commit"}
+    return TOPICS.op, offset, list({**ours, "cb-source": b"producer", **dict(changed)}.items()), b"forged"
+
+
+def open_one(value: bytes) -> Written:
+    """The half message 1:70, undecided."""
+    topic, offset, headers, _ = half(70, b"orders")
+    return topic, offset, [pair for pair in headers if pair[0] != "cb-action"], value
 
 
 def come_to(spark: SparkSession, *records: Written, policy: str = "") -> list[Record]:
@@ -60,10 +60,8 @@ def come_to(spark: SparkSession, *records: Written, policy: str = "") -> list[Re
         arrivals = arrivals_of(table.filter(same).to_batches(), TOPICS, admission)
         made = evaluate(Segment.new(segment, RULES), arrivals, NOW_MS, RULES)
         columns = {name: np.asarray(made.outcomes[name]).tolist() for name in OUTCOMES.names if name in made.outcomes}
-        found = [
-            outcome(**{**dict(zip(columns, values, strict=True)), "half_partition": partition})
-            for values in zip(*columns.values(), strict=True)
-        ]
+        said = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        found = [outcome(**{**row, "half_partition": partition}) for row in said]
         written += [record for batch in rows(*found) for record in builder.build(batch)] if found else []
     return written
 
@@ -78,9 +76,8 @@ def test_nothing_is_delivered_to_a_topic_of_checkbacks_or_kafkas_own(
     """Alone, among several, and spelled as the job's own."""
     alone = [half(64 + at, topic.encode(), *spelled) for at, topic in enumerate(OURS)]
     packed = [pack([Message("orders", b"1"), Message(topic, b"2")]) for topic in OURS]
-    several = [
-        half(90 + at, b"orders", ("cb-messages", b"2"), *spelled, value=value) for at, value in enumerate(packed)
-    ]
+    count = ("cb-messages", b"2")
+    several = [half(90 + at, b"orders", count, *spelled, value=value) for at, value in enumerate(packed)]
     found = come_to(spark, *alone, *several)
     assert [record.topic for record in found] == [TOPICS.rejected] * 2 * len(OURS)
 
@@ -94,9 +91,7 @@ def test_with_a_policy_the_worst_half_message_goes_to_a_topic_of_the_group_that_
 
 def test_the_worst_op_decides_and_delivers_only_what_the_half_message_holds(spark: SparkSession) -> None:
     """Of a group without keys: with them ``test_what_is_not_signed_by_who_may_is_refused_whole``."""
-    open_one = half(70, b"orders")
-    open_one = (*open_one[:2], [pair for pair in open_one[2] if pair[0] != "cb-action"], b"the half message's")
-    (delivered,) = come_to(spark, open_one, op(0))
+    (delivered,) = come_to(spark, open_one(b"the half message's"), op(0))
     assert (delivered.topic, delivered.value) == ("orders", b"the half message's")
     assert not [one for one in delivered.headers if b"forged" in (one[1] or b"")]
 
@@ -104,18 +99,12 @@ def test_the_worst_op_decides_and_delivers_only_what_the_half_message_holds(spar
 @pytest.mark.parametrize(
     "changed",
     [
-        ("cb-id", b"another"),
-        ("cb-group", b"another"),
-        ("cb-half", b"1:71"),
-        ("cb-half", b"0:70"),
-        ("cb-source", b"job"),
-        ("cb-action", b"park"),
+        *(("cb-id", b"another"), ("cb-group", b"another"), ("cb-half", b"1:71"), ("cb-half", b"0:70")),
+        *(("cb-source", b"job"), ("cb-action", b"park")),
     ],
     ids=str,
 )
 def test_who_does_not_know_a_half_message_decides_nothing_of_it(
     spark: SparkSession, changed: tuple[str, bytes]
 ) -> None:
-    open_one = half(70, b"orders")
-    open_one = (*open_one[:2], [pair for pair in open_one[2] if pair[0] != "cb-action"], b"v")
-    assert {record.topic for record in come_to(spark, open_one, op(0, changed))} <= {TOPICS.rejected}
+    assert {record.topic for record in come_to(spark, open_one(b"v"), op(0, changed))} <= {TOPICS.rejected}

@@ -67,10 +67,8 @@ def by(key: SigningKey, topic: str, headers: list[tuple[str, bytes]], value: byt
 
 
 def taken(spark: SparkSession, *records: OutgoingRecord) -> list[Row]:
-    rows = [
-        (one.topic, one.partition, 100 + at, one.key, one.value, list(one.headers), WHEN)
-        for at, one in enumerate(records)
-    ]
+    given = enumerate(records, start=100)
+    rows = [(one.topic, one.partition, at, one.key, one.value, list(one.headers), WHEN) for at, one in given]
     return decoded_rows(spark, rows, VERIFIER)
 
 
@@ -121,23 +119,16 @@ RETRIES = {
     "to its dead letters": half_headers("tx-1", "points", "cb.dlq.points"),
     "of a lane": of_lane(half_headers("tx-1", "points", "cb.retry.points"), LANE),
     "sent back": [*half_headers("tx-1", "points", "cb.retry.points"), ("cb-action", b"commit")],
-    "held": [
-        *half_headers("tx-1", "points", "cb.retry.points"),
-        *[("cb-action", b"commit"), ("cb-held", b"1 1767225600000 1:81")],
-    ],
 }
+RETRIES["held"] = [*RETRIES["sent back"], ("cb-held", b"1 1767225600000 1:81")]
 
 
 @pytest.mark.parametrize("value", [b"v", b"v" * (SHUFFLED_BYTES + 1)], ids=["small", "large"])
 def test_retries_of_a_group_without_an_account_need_the_jobs_signature(spark: SparkSession, value: bytes) -> None:
     """Else any producer could write to its retry topic and its dead letters."""
     unsigned = [OutgoingRecord(TOPICS.half, 1, b"k", value, headers) for headers in RETRIES.values()]
-    found = taken(
-        spark,
-        *unsigned,
-        *(by(SHOP, TOPICS.half, headers, value) for headers in RETRIES.values()),
-        *(by(JOB, TOPICS.half, headers, value) for headers in RETRIES.values()),
-    )
+    by_shop, by_job = ([by(key, TOPICS.half, one, value) for one in RETRIES.values()] for key in (SHOP, JOB))
+    found = taken(spark, *unsigned, *by_shop, *by_job)
     count = len(RETRIES)
     assert [row.kind for row in found] == [BROKEN] * 2 * count + [HALF] * count
     assert all(row.reason.endswith("and cb-signature is missing") for row in found[:count])
@@ -161,11 +152,8 @@ def test_large_content_is_judged_by_what_is_here(spark: SparkSession) -> None:
     assert [row.kind for row in frame.collect()] == [HALF_KIND, LARGE_HALF_KIND]
     assert [row.kind for row in taken(spark, good, foreign, wide, forged)] == [HALF, BROKEN, HALF, BROKEN]
     short, long = (by(SHOP, TOPICS.half, [*many, ("cb-new", b"z" * size)]) for size in (300, 301))
-    found = taken(spark, short, long)
-    assert [(row.kind, row.reason or "") for row in found] == [
-        (HALF, ""),
-        (BROKEN, "a cb- header is too long for a signed half message of this size"),
-    ]
+    why = "a cb- header is too long for a signed half message of this size"
+    assert [(row.kind, row.reason or "") for row in taken(spark, short, long)] == [(HALF, ""), (BROKEN, why)]
 
 
 def _some_headers(random: Random, value: bytes) -> list[tuple[str, bytes | None]]:
