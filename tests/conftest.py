@@ -1,5 +1,6 @@
 """One broker and one Spark session for the whole run; fresh topics for each test."""
 
+import asyncio
 import atexit
 import functools
 import inspect
@@ -52,6 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(tier)
         if _SERVICES & set(getattr(item, "fixturenames", ())) or hasattr(getattr(item, "module", None), "LocalKafka"):
             item.add_marker("service")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is an ``async def`` on a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

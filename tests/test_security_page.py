@@ -45,5 +45,5 @@ def test_who_may_write_to_each_topic_is_who_the_roles_say() -> None:
 def test_every_test_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
     files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
-    there = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    there = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
     assert named - there == set()

@@ -16,6 +16,6 @@ def test_the_generated_parts_are_those_of_the_table() -> None:
 def test_every_test_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text(encoding="utf-8")))
     files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
-    there = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    there = {name for text in files for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
     assert len(named) > 40
     assert named - there == set()

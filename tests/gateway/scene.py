@@ -18,6 +18,18 @@ from gateway.transactions import GatewayTransactions
 SECRET = "s" * 32
 NOW_MS = 1_700_000_000_000
 ANYBODY = Caller("", "")
+POLICY = """
+[accounts.shop]
+groups = ["orders"]
+topics = ["orders"]
+keys = ["shop-1"]
+
+[accounts.other]
+groups = ["invoices"]
+topics = ["*"]
+keys = ["other-1"]
+"""
+KEYS = {"shop-1": "a" * 40, "other-1": "b" * 40}
 
 
 class Log:

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import grpc
@@ -35,12 +35,10 @@ def read(place: Place, topic: str) -> list[Any]:
         return list(records_to_end(consumer, topic))
 
 
-def run(made: Settings, act: Callable[[GatewayProcess, Caller], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with GatewayProcess(made) as process, grpc.aio.insecure_channel(f"127.0.0.1:{process.port}") as channel:
-            await act(process, Caller(channel))
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def running(made: Settings) -> AsyncIterator[tuple[GatewayProcess, Caller]]:
+    async with GatewayProcess(made) as process, grpc.aio.insecure_channel(f"127.0.0.1:{process.port}") as channel:
+        yield process, Caller(channel)
 
 
 def of_topic(place: Place, body: bytes = b"body", **system: Any) -> v2.Message:
@@ -50,38 +48,29 @@ def of_topic(place: Place, body: bytes = b"body", **system: Any) -> v2.Message:
     return v2.Message(topic=topic, body=body, system_properties=v2.SystemProperties(**system))
 
 
-def test_what_one_has_begun_another_ends(place: Place) -> None:
-    tickets: list[str] = []
-
-    async def begin(_: GatewayProcess, caller: Caller) -> None:
+async def test_what_one_has_begun_another_ends(place: Place) -> None:
+    async with running(settings(place)) as (_, caller):
         sent = await caller.send(of_topic(place))
         assert sent.status.code == v2.OK
-        tickets.append(sent.entries[0].transaction_id)
-
-    async def end(_: GatewayProcess, caller: Caller) -> None:
-        assert (await caller.end(tickets[0])).status.code == v2.OK
-
-    run(settings(place), begin)
-    run(settings(place), end)
+    async with running(settings(place)) as (_, caller):
+        assert (await caller.end(sent.entries[0].transaction_id)).status.code == v2.OK
     (written,), (op,) = read(place, place.topics.half), read(place, place.topics.op)
     said = dict(op.headers)
     assert (said["cb-half"].decode(), said["cb-action"]) == (f"{written.partition}:{written.offset}", b"commit")
     assert (said["cb-id"], said["cb-group"]) == (dict(written.headers)["cb-id"], place.real_topic.encode())
 
 
-def test_ordered_messages_lie_on_one_partition_in_their_order(place: Place) -> None:
-    async def act(_: GatewayProcess, caller: Caller) -> None:
+async def test_ordered_messages_lie_on_one_partition_in_their_order(place: Place) -> None:
+    async with running(settings(place)) as (_, caller):
         for number in range(20):
             await caller.send(of_topic(place, b"%d" % number, message_type=v2.FIFO, message_group="g"))
-
-    run(settings(place), act)
     records = read(place, place.real_topic)
     assert len({record.partition for record in records}) == 1
     assert [record.value for record in records] == [b"%d" % number for number in range(20)]
 
 
-def test_a_group_is_announced_while_somebody_can_be_asked(place: Place) -> None:
-    async def act(process: GatewayProcess, caller: Caller) -> None:
+async def test_a_group_is_announced_while_somebody_can_be_asked(place: Place) -> None:
+    async with running(settings(place)) as (process, caller):
         stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
         async with asyncio.timeout(20):
             while not (found := await asyncio.to_thread(read, place, place.topics.producers)):
@@ -90,8 +79,6 @@ def test_a_group_is_announced_while_somebody_can_be_asked(place: Place) -> None:
         assert said["group"] == place.real_topic
         assert said["url"] == f"http://127.0.0.1:{process.check_port}/checks/{place.real_topic}"
         stream.cancel()
-
-    run(settings(place), act)
     assert read(place, place.topics.producers)[-1].value is None  # taken back
 
 
@@ -108,10 +95,9 @@ async def until_asked(checking: httpx.AsyncClient, url: str, request: dict[str, 
             pass
 
 
-def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
+async def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
     body = bytes(200_000)
-
-    async def act(process: GatewayProcess, caller: Caller) -> None:
+    async with running(settings(place)) as (process, caller):
         sent = await caller.send(of_topic(place, body))
         stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
         (record,) = await asyncio.to_thread(read, place, place.topics.half)
@@ -126,21 +112,18 @@ def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
             assert (await caller.end(command.transaction_id)).status.code == v2.OK
             await asked
         stream.cancel()
-
-    run(settings(place), act)
     (op,) = read(place, place.topics.op)
     assert dict(op.headers)["cb-action"] == b"commit"
 
 
-def test_what_was_sent_again_to_another_gateway_is_rolled_back_when_the_other_one_is_committed(place: Place) -> None:
-    tickets: list[str] = []
-
-    async def begin(_: GatewayProcess, caller: Caller) -> None:
-        sent = await caller.send(of_topic(place, message_type=v2.TRANSACTION, message_id="01AB"))
-        tickets.append(sent.entries[0].transaction_id)
-
-    async def asked(process: GatewayProcess, caller: Caller) -> None:
-        await begin(process, caller)
+async def test_what_was_sent_again_to_another_gateway_is_rolled_back_when_the_other_one_is_committed(
+    place: Place,
+) -> None:
+    message = of_topic(place, message_type=v2.TRANSACTION, message_id="01AB")
+    async with running(settings(place)) as (_, caller):
+        await caller.send(message)
+    async with running(settings(place)) as (process, caller):
+        sent = await caller.send(message)
         stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
         first, second = await asyncio.to_thread(read, place, place.topics.half)
         topic, name = place.real_topic, dict(first.headers)["cb-id"].decode()
@@ -153,50 +136,39 @@ def test_what_was_sent_again_to_another_gateway_is_rolled_back_when_the_other_on
             assert (await caller.end(command.transaction_id)).status.code == v2.OK  # as its checker would
             await asking
             assert await asyncio.to_thread(read, place, place.topics.op) == []  # it has said so of the first one alone
-            assert (await caller.end(tickets[1])).status.code == v2.OK
+            assert (await caller.end(sent.entries[0].transaction_id)).status.code == v2.OK
             answer = (await checking.post(url, json=request)).json()
-        assert (answer["state"], f"{second.partition}:{second.offset} was committed" in answer["remark"]) == (
-            "rollback",
-            True,
-        )
+        assert answer["state"] == "rollback"
+        assert f"{second.partition}:{second.offset} was committed" in answer["remark"]
         stream.cancel()
 
-    run(settings(place), begin)
-    run(settings(place), asked)
 
-
-def test_what_topics_take_a_gateway_takes(place: Place) -> None:
+async def test_what_topics_take_a_gateway_takes(place: Place) -> None:
     body = bytes(3 << 20)
-
-    async def act(_: GatewayProcess, caller: Caller) -> None:
+    async with running(settings(place)) as (_, caller):
         refused = (await caller.send(of_topic(place, body))).status
         assert (refused.code, "max.message.bytes" in refused.message) == (v2.MESSAGE_BODY_TOO_LARGE, True)
         larger = {"max_message_bytes": str(8 << 20)}
         await asyncio.to_thread(configure_topic, place.bootstrap_servers, place.topics.half, **larger)
         assert (await caller.send(of_topic(place, body))).status.code == v2.OK
-
-    run(settings(place), act)
     (record,) = read(place, place.topics.half)
     assert record.value == body
 
 
-def test_a_gateway_without_clients_of_a_group_says_that_nobody_is_there(place: Place) -> None:
-    async def act(process: GatewayProcess, _: Caller) -> None:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{process.check_port}") as checking:
-            answer = await checking.post(f"/checks/{place.real_topic}", json=check(place, HalfPosition(0, 0), 0))
-            assert answer.status_code == 503
-            assert [(await checking.get(path)).status_code for path in ("/live", "/ready")] == [200, 200]
-            assert 'checkback_gateway_checks_total{state="nobody"} 1.0' in (await checking.get("/metrics")).text
+async def test_a_gateway_without_clients_of_a_group_says_that_nobody_is_there(place: Place) -> None:
+    async with running(settings(place)) as (process, _):
+        checking = httpx.AsyncClient(base_url=f"http://127.0.0.1:{process.check_port}")
+        answer = await checking.post(f"/checks/{place.real_topic}", json=check(place, HalfPosition(0, 0), 0))
+        assert answer.status_code == 503
+        assert [(await checking.get(path)).status_code for path in ("/live", "/ready")] == [200, 200]
+        assert 'checkback_gateway_checks_total{state="nobody"} 1.0' in (await checking.get("/metrics")).text
+        await checking.aclose()
 
-    run(settings(place), act)
 
-
-def test_a_topic_that_kafka_does_not_have_is_refused(place: Place) -> None:
-    async def act(_: GatewayProcess, caller: Caller) -> None:
+async def test_a_topic_that_kafka_does_not_have_is_refused(place: Place) -> None:
+    async with running(settings(place)) as (_, caller):
         missing = half(topic=v2.Resource(name="no-such-topic"))
         assert (await caller.send(missing)).status.code == v2.TOPIC_NOT_FOUND
-
-    run(settings(place), act)
     assert read(place, place.topics.half) == []
 
 
@@ -207,11 +179,7 @@ def test_without_accounts_nobody_from_elsewhere_is_let_in(host: str) -> None:
         refuse_strangers(made)
 
 
-def test_a_port_that_is_not_wanted_is_not_there(place: Place) -> None:
+async def test_a_port_that_is_not_wanted_is_not_there(place: Place) -> None:
     """Nor one with TLS, where only HTTP is to have it."""
-
-    async def whole() -> tuple[int, int, int]:
-        async with GatewayProcess(settings(place, port=0)) as process:
-            return process.port, process.tls_port, process.http_port
-
-    assert asyncio.run(whole()) == (0, 0, 0)
+    async with GatewayProcess(settings(place, port=0)) as process:
+        assert (process.port, process.tls_port, process.http_port) == (0, 0, 0)

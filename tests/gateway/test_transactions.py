@@ -16,30 +16,13 @@ from checkback.wire.signed_records import SigningKey, WrittenSignature, parted, 
 from gateway.asking import ClientAnswer
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.transactions import ActingAs
-from tests.gateway.scene import ANYBODY, NOW_MS, Scene, check_of
+from tests.gateway.scene import ANYBODY, KEYS, NOW_MS, POLICY, Scene, check_of
 from tests.place import wait_until
 
 ORDERS = ActingAs(ANYBODY, "orders")
 ONE = Message("orders", b"one", b"key", [("a", b"1")])
 COMMIT, ROLLBACK = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK
-POLICY = """
-[accounts.shop]
-groups = ["orders"]
-topics = ["orders"]
-keys = ["shop-1"]
-
-[accounts.other]
-groups = ["invoices"]
-topics = ["*"]
-keys = ["other-1"]
-"""
-KEYS = {"shop-1": "a" * 40, "other-1": "b" * 40}
 SHOP, OTHER = Caller("shop", "shop-1"), Caller("other", "other-1")
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Scene:
-    return Scene(policy=POLICY, keys=KEYS, folder=tmp_path)
 
 
 def refused(coroutine: object) -> RefusalReason:
@@ -75,14 +58,10 @@ def test_several_messages_are_one_half_message() -> None:
 
 
 @pytest.mark.parametrize("state", LocalTransactionState)
-def test_an_end_is_the_producers_op(state: LocalTransactionState) -> None:
+async def test_an_end_is_the_producers_op(state: LocalTransactionState) -> None:
     scene = Scene()
-
-    async def run() -> None:
-        ticket = await scene.transactions.begin(ORDERS, [ONE])
-        await scene.transactions.end(ANYBODY, ticket, state, "why")
-
-    asyncio.run(run())
+    ticket = await scene.transactions.begin(ORDERS, [ONE])
+    await scene.transactions.end(ANYBODY, ticket, state, "why")
     half, op = scene.log.records
     said = scene.log.headers(1)
     assert (op.topic, op.partition, op.value) == ("cb.op", half.partition, b"why")
@@ -90,27 +69,23 @@ def test_an_end_is_the_producers_op(state: LocalTransactionState) -> None:
     assert said["cb-action"].decode() == state.value
 
 
-def test_a_group_over_a_limit_is_refused_before_anything_is_written_and_what_takes_no_room_is_sent() -> None:
+async def test_a_group_over_a_limit_is_refused_before_anything_is_written_and_what_takes_no_room_is_sent() -> None:
     scene = Scene()
     notices = {"orders": (2**62, "group orders has 21 of quotas.open = 20")}
     scene.transactions.limits = limits = SendLimits(
         lambda _, groups: {one: notices[one] for one in notices if one in groups}, Topics()
     )
-
-    async def run() -> None:
-        transactions = scene.transactions
-        with suppress(GatewayError):  # what is not known yet is read while it is sent
-            await transactions.begin(ORDERS, [ONE])
-        wait_until(lambda: bool(limits._notices))
-        scene.log.records.clear()
-        for begun in (transactions.begin(ORDERS, [ONE]), transactions.send(ORDERS, ONE, "", NOW_MS + 60_000)):
-            with pytest.raises(GatewayError, match=r"orders has 21 of quotas\.open = 20") as found:
-                await begun
-            assert (found.value.refusal, found.value.retriable) == (RefusalReason.BUSY, True)
-        await transactions.send(ORDERS, ONE)
-        await transactions.begin(ActingAs(ANYBODY, "invoices"), [ONE])
-
-    asyncio.run(run())
+    transactions = scene.transactions
+    with suppress(GatewayError):  # what is not known yet is read while it is sent
+        await transactions.begin(ORDERS, [ONE])
+    wait_until(lambda: bool(limits._notices))
+    scene.log.records.clear()
+    for begun in (transactions.begin(ORDERS, [ONE]), transactions.send(ORDERS, ONE, "", NOW_MS + 60_000)):
+        with pytest.raises(GatewayError, match=r"orders has 21 of quotas\.open = 20") as found:
+            await begun
+        assert (found.value.refusal, found.value.retriable) == (RefusalReason.BUSY, True)
+    await transactions.send(ORDERS, ONE)
+    await transactions.begin(ActingAs(ANYBODY, "invoices"), [ONE])
     assert [record.topic for record in scene.log.records] == ["orders", "cb.half"]
 
 
@@ -124,7 +99,7 @@ def test_what_is_too_far_ahead_is_refused_before_it_is_written() -> None:
     assert scene.log.records == []
 
 
-def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
+async def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
     scene = Scene()
 
     class Client:
@@ -137,18 +112,15 @@ def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
         def take_back(self, check: object) -> bool:
             return False
 
-    async def run() -> ClientAnswer | None:
-        ticket = await scene.transactions.begin(ORDERS, [ONE])
-        scene.asking.join(Client(), "orders")
-        opened = scene.seal.open(ticket)
-        check = replace(check_of(opened.half), transaction_id=opened.transaction_id, group=opened.group)
-        asked = asyncio.ensure_future(scene.asking.ask(check))
-        await asyncio.sleep(0)  # the question
-        await asyncio.sleep(0)  # is asked
-        await scene.transactions.end(ANYBODY, ticket, COMMIT)
-        return await asked
-
-    assert asyncio.run(run()) == ClientAnswer(COMMIT, "")
+    ticket = await scene.transactions.begin(ORDERS, [ONE])
+    scene.asking.join(Client(), "orders")
+    opened = scene.seal.open(ticket)
+    check = replace(check_of(opened.half), transaction_id=opened.transaction_id, group=opened.group)
+    asked = asyncio.ensure_future(scene.asking.ask(check))
+    await asyncio.sleep(0)  # the question
+    await asyncio.sleep(0)  # is asked
+    await scene.transactions.end(ANYBODY, ticket, COMMIT)
+    assert await asked == ClientAnswer(COMMIT, "")
     assert scene.log.headers(1)["cb-action"] == b"commit"  # whoever has asked may be gone before he has heard it
 
 
@@ -158,16 +130,12 @@ def test_a_forged_transaction_id_ends_nothing() -> None:
     assert scene.log.records == []
 
 
-def test_what_is_sent_again_under_its_name_is_the_same_transaction() -> None:
+async def test_what_is_sent_again_under_its_name_is_the_same_transaction() -> None:
     scene = Scene()
-
-    async def run() -> list[str]:
-        begin = scene.transactions.begin
-        both = await asyncio.gather(begin(ORDERS, [ONE], once="x"), begin(ORDERS, [ONE], once="x"))
-        other = ActingAs(ANYBODY, "invoices")
-        return [*both, await begin(ORDERS, [ONE], once="y"), await begin(other, [ONE], once="x")]
-
-    tickets = asyncio.run(run())
+    begin = scene.transactions.begin
+    both = await asyncio.gather(begin(ORDERS, [ONE], once="x"), begin(ORDERS, [ONE], once="x"))
+    other = ActingAs(ANYBODY, "invoices")
+    tickets = [*both, await begin(ORDERS, [ONE], once="y"), await begin(other, [ONE], once="x")]
     assert len(set(tickets)) == 3
     assert tickets[0] == tickets[1]
     assert len(scene.log.records) == 3
@@ -281,19 +249,15 @@ def test_too_many_headers_are_refused_before_each_is_looked_at() -> None:
     assert refused(Scene().transactions.send(ORDERS, message)) is RefusalReason.HEADERS_TOO_LARGE
 
 
-def test_what_kafka_has_not_acknowledged_in_time_is_the_same_when_it_is_sent_again() -> None:
+async def test_what_kafka_has_not_acknowledged_in_time_is_the_same_when_it_is_sent_again() -> None:
     scene = Scene()
     scene.transactions.patience_seconds = 0.02
-
-    async def run() -> str:
-        scene.log.slow = asyncio.Event()
-        with pytest.raises(GatewayError, match="may have it") as refused:
-            await scene.transactions.begin(ORDERS, [ONE], once="x")
-        assert refused.value.retriable
-        scene.transactions.patience_seconds = 5
-        again = asyncio.ensure_future(scene.transactions.begin(ORDERS, [ONE], once="x"))
-        scene.log.slow.set()
-        return await again
-
-    assert scene.seal.open(asyncio.run(run())).half.offset == 0
+    scene.log.slow = asyncio.Event()
+    with pytest.raises(GatewayError, match="may have it") as refused:
+        await scene.transactions.begin(ORDERS, [ONE], once="x")
+    assert refused.value.retriable
+    scene.transactions.patience_seconds = 5
+    again = asyncio.ensure_future(scene.transactions.begin(ORDERS, [ONE], once="x"))
+    scene.log.slow.set()
+    assert scene.seal.open(await again).half.offset == 0
     assert len(scene.log.records) == 1

@@ -1,10 +1,9 @@
 """The calls of a gateway over HTTP on a Kafka that is a list."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
@@ -23,7 +22,6 @@ from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import TicketSeal
 from gateway.transactions import GatewayTransactions
 
-T = TypeVar("T")
 TOPICS = Topics()
 NOW_MS = 1_764_000_000_000
 SECRET = "s" * 32
@@ -70,7 +68,7 @@ def access_in(folder: Path) -> AccessSettings:
 
 @dataclass
 class Served:
-    """To be made in a loop that runs."""
+    """Its parts, put together as a process has them."""
 
     access: AccessSettings = field(default_factory=AccessSettings)
     written: list[OutgoingRecord] = field(default_factory=list)
@@ -119,24 +117,9 @@ class Served:
         return Appended(len(self.written) - 1, NOW_MS)
 
 
-def on_loop(act: Callable[[Served], Awaitable[T]], access: AccessSettings | None = None, **more: Any) -> T:
-    """What ``act`` gives of a gateway that is served."""
-
-    async def run() -> T:
-        served = Served(access or AccessSettings(), **more)
-        async with served.client:
-            return await act(served)
-
-    return asyncio.run(run())
-
-
 def requested(method: str, path: str, access: AccessSettings | None = None, **more: Any) -> httpx.Response:
     """One request to a fresh gateway."""
-
-    async def act(served: Served) -> httpx.Response:
-        return await served.client.request(method, path, **more)
-
-    return on_loop(act, access)
+    return asyncio.run(Served(access or AccessSettings()).client.request(method, path, **more))
 
 
 def check(number: int = 0, group: str = "shop", **more: Any) -> CheckRequest:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from gateway.http import api
 from gateway.http.openapi import document
-from tests.gateway.http.served import GROUP, MESSAGE, Served, check, on_loop
+from tests.gateway.http.served import GROUP, MESSAGE, Served, check
 
 POSTED = {"message": {**MESSAGE, "headers": {"a": "b"}}, "check_max": 3}
 
@@ -31,41 +31,33 @@ def test_the_description_is_openapi_3_1() -> None:
     validator.validate(described())
 
 
-def test_the_description_is_served_to_anybody() -> None:
-    async def act(served: Served) -> None:
-        answer = await served.client.get("/openapi.json", headers={"origin": "https://elsewhere"})
-        assert answer.status_code == 200
-        assert answer.json()["openapi"] == "3.1.0"
-        assert answer.json()["paths"] == described()["paths"]
-
-    on_loop(act)
+async def test_the_description_is_served_to_anybody(served: Served) -> None:
+    answer = await served.client.get("/openapi.json", headers={"origin": "https://elsewhere"})
+    assert answer.status_code == 200
+    assert answer.json()["openapi"] == "3.1.0"
+    assert answer.json()["paths"] == described()["paths"]
 
 
-def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, plain = list[str](), document
 
     def counted(version: str) -> Any:
         made.append(version)
         return plain(version)
 
-    async def act(served: Served) -> None:
-        for _ in range(3):
-            assert (await served.client.get("/openapi.json")).status_code == 200
-
     monkeypatch.setattr(api, "document", counted)
-    on_loop(act)
+    served = Served()
+    for _ in range(3):
+        assert (await served.client.get("/openapi.json")).status_code == 200
     assert len(made) == 1
 
 
-def test_every_path_is_described_and_no_other() -> None:
-    async def act(served: Served) -> dict[str, set[str]]:
-        return {
-            route.path.replace(":path}", "}"): {method.lower() for method in route.methods or ()} - {"head"}
-            for route in served.app.routes
-            if isinstance(route, Route)
-        }
-
-    there = on_loop(act)
+async def test_every_path_is_described_and_no_other(served: Served) -> None:
+    there = {
+        route.path.replace(":path}", "}"): {method.lower() for method in route.methods or ()} - {"head"}
+        for route in served.app.routes
+        if isinstance(route, Route)
+    }
     ends = there.pop("/v1/transactions/{ticket}/{state}")
     there |= {f"/v1/transactions/{{ticket}}/{state}": ends for state in ("commit", "rollback", "unknown")}
     assert {path: set(operations) for path, operations in described()["paths"].items()} == there
@@ -78,18 +70,15 @@ def test_every_reference_leads_somewhere() -> None:
             found = found[step]
 
 
-def test_answers_and_what_was_posted_are_as_they_are_described() -> None:
-    async def act(served: Served) -> None:
-        begun = await served.client.post(f"{GROUP}/transactions", json=POSTED)
-        conforms(begun.json(), "Begun")
-        sent = await served.client.post(f"{GROUP}/messages", json={"message": MESSAGE})
-        conforms(sent.json(), "Sent")
-        announced = await served.client.put(f"{GROUP}/endpoints/a", json={"url": "http://shop/"})
-        conforms(announced.json(), "Announced")
-        refused = await served.client.post(f"{GROUP}/messages", json={})
-        conforms(refused.json(), "Problem")
-
-    on_loop(act)
+async def test_answers_and_what_was_posted_are_as_they_are_described(served: Served) -> None:
+    begun = await served.client.post(f"{GROUP}/transactions", json=POSTED)
+    conforms(begun.json(), "Begun")
+    sent = await served.client.post(f"{GROUP}/messages", json={"message": MESSAGE})
+    conforms(sent.json(), "Sent")
+    announced = await served.client.put(f"{GROUP}/endpoints/a", json={"url": "http://shop/"})
+    conforms(announced.json(), "Announced")
+    refused = await served.client.post(f"{GROUP}/messages", json={})
+    conforms(refused.json(), "Problem")
     conforms(POSTED, "TransactionBody")
     conforms({"message": MESSAGE, "deliver_at_ms": 1}, "SendBody")
     conforms({"url": "http://shop/", "topics": ["orders"], "batch": 2}, "EndpointBody")
@@ -99,16 +88,13 @@ def test_answers_and_what_was_posted_are_as_they_are_described() -> None:
     "more",
     [{}, {"key": None}, {"value": b"\xff", "headers": [("h", b"\xff")]}, {"value": None, "left_out": 70_000}],
 )
-def test_checks_are_as_they_are_described(more: dict[str, Any]) -> None:
-    async def act(served: Served) -> None:
-        await served.client.get(f"{GROUP}/checks?wait=0")
-        (channel,) = served.asking._channels["shop"]
-        channel.hand(check(**more))
-        answer = await served.client.get(f"{GROUP}/checks?wait=0")
-        assert len(answer.json()["checks"]) == 1
-        conforms(answer.json(), "Checks")
-
-    on_loop(act)
+async def test_checks_are_as_they_are_described(served: Served, more: dict[str, Any]) -> None:
+    await served.client.get(f"{GROUP}/checks?wait=0")
+    (channel,) = served.asking._channels["shop"]
+    channel.hand(check(**more))
+    answer = await served.client.get(f"{GROUP}/checks?wait=0")
+    assert len(answer.json()["checks"]) == 1
+    conforms(answer.json(), "Checks")
 
 
 @pytest.mark.parametrize(

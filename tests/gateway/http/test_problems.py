@@ -17,16 +17,7 @@ from gateway.http import problems, reading
 from gateway.http.messages import TransactionBody
 from gateway.load import BytesInFlight
 from gateway.refusals import GatewayError, RefusalReason
-from tests.gateway.http.served import (
-    GROUP,
-    MESSAGE,
-    STRANGER,
-    TOKEN,
-    Served,
-    access_in,
-    on_loop,
-    requested,
-)
+from tests.gateway.http.served import GROUP, MESSAGE, STRANGER, TOKEN, Served, access_in, requested
 
 BEGIN = f"{GROUP}/transactions"
 JSON = {"content-type": "application/json"}
@@ -51,12 +42,9 @@ def test_each_refusal_has_a_title_and_a_word_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("refusal", list(RefusalReason))
-def test_a_refusal_has_its_status(refusal: RefusalReason) -> None:
-    async def act(served: Served) -> httpx.Response:
-        served.refusal = GatewayError(refusal, "So it is.")
-        return await served.client.post(BEGIN, json=BODY)
-
-    answer = on_loop(act)
+async def test_a_refusal_has_its_status(served: Served, refusal: RefusalReason) -> None:
+    served.refusal = GatewayError(refusal, "So it is.")
+    answer = await served.client.post(BEGIN, json=BODY)
     word = refusal.name.lower().replace("_", "-")
     assert problem(answer, refusal.value.status, word) == "So it is."
     assert answer.headers.get("retry-after") == ("1" if refusal.value.retriable else None)
@@ -172,29 +160,25 @@ def test_nobody_knows_who_asks(tmp_path: Path, method: str, path: str, body: Any
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ALL)
-def test_another_accounts_group(tmp_path: Path, method: str, path: str, body: Any) -> None:
-    async def act(served: Served) -> None:
-        for token in (STRANGER, TOKEN):
-            bearer = {"authorization": f"Bearer {token}"}
-            answer = await served.client.request(method, path, json=body, headers=bearer)
-            if token == STRANGER:
-                assert "may not act as group shop" in problem(answer, 403, "rights")
-                assert served.written == []
-            else:
-                assert answer.is_success
-
-    on_loop(act, access_in(tmp_path))
+async def test_another_accounts_group(tmp_path: Path, method: str, path: str, body: Any) -> None:
+    served = Served(access_in(tmp_path))
+    for token in (STRANGER, TOKEN):
+        bearer = {"authorization": f"Bearer {token}"}
+        answer = await served.client.request(method, path, json=body, headers=bearer)
+        if token == STRANGER:
+            assert "may not act as group shop" in problem(answer, 403, "rights")
+            assert served.written == []
+        else:
+            assert answer.is_success
 
 
-def test_another_accounts_transaction(tmp_path: Path) -> None:
-    async def act(served: Served) -> None:
-        begun = await served.client.post(BEGIN, json=BODY, headers={"authorization": f"Bearer {TOKEN}"})
-        path = f"/v1/transactions/{begun.json()['transaction']}/commit"
-        answer = await served.client.post(path, headers={"authorization": f"Bearer {STRANGER}"})
-        problem(answer, 403, "rights")
-        assert len(served.written) == 1
-
-    on_loop(act, access_in(tmp_path))
+async def test_another_accounts_transaction(tmp_path: Path) -> None:
+    served = Served(access_in(tmp_path))
+    begun = await served.client.post(BEGIN, json=BODY, headers={"authorization": f"Bearer {TOKEN}"})
+    path = f"/v1/transactions/{begun.json()['transaction']}/commit"
+    answer = await served.client.post(path, headers={"authorization": f"Bearer {STRANGER}"})
+    problem(answer, 403, "rights")
+    assert len(served.written) == 1
 
 
 def test_a_group_within_another_ones_name_has_endpoints_of_its_own(tmp_path: Path) -> None:
@@ -206,21 +190,17 @@ def test_a_group_within_another_ones_name_has_endpoints_of_its_own(tmp_path: Pat
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8082", "192.0.2.7", ""])
-def test_without_a_policy_a_rebound_name_gets_no_answer(host: str) -> None:
+async def test_without_a_policy_a_rebound_name_gets_no_answer(served: Served, host: str) -> None:
     """A browser sends no Origin with a GET to what it takes for the page's own server."""
-
-    async def act(served: Served) -> httpx.Response:
-        return await served.client.get(f"{GROUP}/checks?wait=0", headers={"host": host})
-
-    assert "Host" in problem(on_loop(act), 421, "misdirected-request")
+    assert "Host" in problem(
+        await served.client.get(f"{GROUP}/checks?wait=0", headers={"host": host}), 421, "misdirected-request"
+    )
 
 
-def test_with_a_policy_any_name_will_do(tmp_path: Path) -> None:
-    async def act(served: Served) -> httpx.Response:
-        headers = {"host": "gateway.shop.internal", "authorization": f"Bearer {TOKEN}"}
-        return await served.client.get(f"{GROUP}/checks?wait=0", headers=headers)
-
-    assert on_loop(act, access_in(tmp_path)).status_code == 200
+async def test_with_a_policy_any_name_will_do(tmp_path: Path) -> None:
+    served = Served(access_in(tmp_path))
+    headers = {"host": "gateway.shop.internal", "authorization": f"Bearer {TOKEN}"}
+    assert (await served.client.get(f"{GROUP}/checks?wait=0", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [{"origin": "https://elsewhere"}, {"sec-fetch-site": "same-origin"}])
@@ -254,17 +234,14 @@ def test_a_body_of_very_many_values_is_not_converted(monkeypatch: pytest.MonkeyP
     assert "500,000" in problem(answer, 413, "too-large")
 
 
-def test_separators_within_texts_are_no_values() -> None:
+async def test_separators_within_texts_are_no_values() -> None:
     message = {"topic": "orders", "value": '[{"a", \\' * 50_000, "headers": {"a": '"[,'}}
     for path, body in ((BEGIN, {"messages": [message, message]}), (f"{GROUP}/messages", {"message": message})):
-
-        async def act(served: Served, path: str = path, body: Any = body) -> int:
-            return (await served.client.post(path, json=body)).status_code
-
-        assert on_loop(act, most_bytes=1 << 20) == 201
+        served = Served(most_bytes=1 << 20)
+        assert (await served.client.post(path, json=body)).status_code == 201
 
 
-def test_while_a_large_body_is_read_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_a_large_body_is_read_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     let_go = threading.Event()
     plain = reading.read_json
 
@@ -272,20 +249,18 @@ def test_while_a_large_body_is_read_others_are_answered(monkeypatch: pytest.Monk
         assert let_go.wait(10)
         return plain(body, model)
 
-    async def act(served: Served) -> None:
-        async with asyncio.timeout(30):
-            body = {"message": {**MESSAGE, "value": "v" * 50_000}}
-            large = asyncio.ensure_future(served.client.post(BEGIN, json=body))
-            await asyncio.sleep(0)
-            monkeypatch.setattr(reading, "read_json", slow)
-            assert (await served.client.get("/live")).status_code == 200
-            let_go.set()
-            assert (await large).status_code == 201
-
-    on_loop(act, most_bytes=1 << 20)
+    served = Served(most_bytes=1 << 20)
+    async with asyncio.timeout(30):
+        body = {"message": {**MESSAGE, "value": "v" * 50_000}}
+        large = asyncio.ensure_future(served.client.post(BEGIN, json=body))
+        await asyncio.sleep(0)
+        monkeypatch.setattr(reading, "read_json", slow)
+        assert (await served.client.get("/live")).status_code == 200
+        let_go.set()
+        assert (await large).status_code == 201
 
 
-def test_a_large_transaction_is_converted_and_signed_on_a_thread(
+async def test_a_large_transaction_is_converted_and_signed_on_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four of them stopped the event loop for 0.56 s."""
@@ -302,17 +277,14 @@ def test_a_large_transaction_is_converted_and_signed_on_a_thread(
     monkeypatch.setattr("gateway.transactions.signed", noted("signature", signed))
     monkeypatch.setattr("gateway.transactions.pack", noted("value", pack))
     monkeypatch.setattr("gateway.http.api.sha256", noted("digest", sha256))
-
-    async def act(served: Served) -> None:
-        headers = {"authorization": f"Bearer {TOKEN}", "idempotency-key": "a"}
-        body = {"messages": [{**MESSAGE, "value": "v" * 500}] * 50}
-        assert (await served.client.post(BEGIN, json=body, headers=headers)).status_code == 201
-
-    on_loop(act, access_in(tmp_path), most_bytes=1 << 20)
+    served = Served(access_in(tmp_path), most_bytes=1 << 20)
+    headers = {"authorization": f"Bearer {TOKEN}", "idempotency-key": "a"}
+    body = {"messages": [{**MESSAGE, "value": "v" * 500}] * 50}
+    assert (await served.client.post(BEGIN, json=body, headers=headers)).status_code == 201
     assert threads == dict.fromkeys(("messages", "signature", "value", "digest"), "gateway-bodies_0")
 
 
-def test_an_account_holds_no_more_bytes_than_it_leaves_free(tmp_path: Path) -> None:
+async def test_an_account_holds_no_more_bytes_than_it_leaves_free(tmp_path: Path) -> None:
     """40 bodies that did not come to their end held 1.06 GiB."""
     arrived = asyncio.Event()
 
@@ -321,26 +293,24 @@ def test_an_account_holds_no_more_bytes_than_it_leaves_free(tmp_path: Path) -> N
         arrived.set()
         await asyncio.Event().wait()
 
-    async def act(served: Served) -> None:
-        served.accounts.in_flight = BytesInFlight(130_000)
-        served.client.headers.update({**JSON, "authorization": f"Bearer {TOKEN}"})
-        some = b" " * 20_000
-        slow = asyncio.ensure_future(served.client.post(BEGIN, content=unfinished()))
-        await arrived.wait()
-        answer = await served.client.post(BEGIN, content=some)
-        assert answer.headers["retry-after"] == "1"
-        problem(answer, 429, "busy")
-        theirs = {"authorization": f"Bearer {STRANGER}"}
-        answer = await served.client.post("/v1/groups/other/transactions", content=some, headers=theirs)
-        assert answer.status_code == 400, "another account has room"
-        slow.cancel()
-        await asyncio.wait([slow])
-        assert (await served.client.post(BEGIN, content=some)).status_code == 400, "the room is free again"
-
-    on_loop(act, access_in(tmp_path))
+    served = Served(access_in(tmp_path))
+    served.accounts.in_flight = BytesInFlight(130_000)
+    served.client.headers.update({**JSON, "authorization": f"Bearer {TOKEN}"})
+    some = b" " * 20_000
+    slow = asyncio.ensure_future(served.client.post(BEGIN, content=unfinished()))
+    await arrived.wait()
+    answer = await served.client.post(BEGIN, content=some)
+    assert answer.headers["retry-after"] == "1"
+    problem(answer, 429, "busy")
+    theirs = {"authorization": f"Bearer {STRANGER}"}
+    answer = await served.client.post("/v1/groups/other/transactions", content=some, headers=theirs)
+    assert answer.status_code == 400, "another account has room"
+    slow.cancel()
+    await asyncio.wait([slow])
+    assert (await served.client.post(BEGIN, content=some)).status_code == 400, "the room is free again"
 
 
-def test_a_body_that_does_not_end_is_not_read_to_its_end() -> None:
+async def test_a_body_that_does_not_end_is_not_read_to_its_end(served: Served) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -349,51 +319,45 @@ def test_a_body_that_does_not_end_is_not_read_to_its_end() -> None:
             sent += 1
             yield b" " * 65_536
 
-    async def act(served: Served) -> httpx.Response:
-        async with asyncio.timeout(60):
-            return await served.client.post("/v1/transactions/x/commit", content=endless(), headers=JSON)
-
-    problem(on_loop(act), 413, "too-large")
+    async with asyncio.timeout(60):
+        problem(
+            await served.client.post("/v1/transactions/x/commit", content=endless(), headers=JSON), 413, "too-large"
+        )
     assert sent <= 3
 
 
-def test_what_fails_is_said_without_its_insides(caplog: pytest.LogCaptureFixture) -> None:
-    async def act(served: Served) -> httpx.Response:
-        served.refusal = RuntimeError("an inside")
-        return await served.client.post(BEGIN, json=BODY)
-
+async def test_what_fails_is_said_without_its_insides(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "gateway.http.api"):
-        answer = on_loop(act)
+        served.refusal = RuntimeError("an inside")
+        answer = await served.client.post(BEGIN, json=BODY)
     assert "an inside" not in answer.text
     problem(answer, 500, "failed")
     assert "an inside" in caplog.text
 
 
-def test_a_client_that_goes_while_it_posts_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    async def act(served: Served) -> None:
-        scope = {"type": "http", "method": "POST", "path": BEGIN, "query_string": b"", "headers": []}
+async def test_a_client_that_goes_while_it_posts_is_no_failure(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    scope = {"type": "http", "method": "POST", "path": BEGIN, "query_string": b"", "headers": []}
 
-        async def receive() -> Any:
-            return {"type": "http.disconnect"}
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
 
-        async def send(_: Any) -> None:
-            """Nobody reads it."""
+    async def send(_: Any) -> None:
+        """Nobody reads it."""
 
-        await served.app(scope, receive, send)
-        assert served.written == []
-
-    on_loop(act)
+    await served.app(scope, receive, send)
+    assert served.written == []
     assert caplog.records == []
 
 
-def test_a_body_that_does_not_end_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_does_not_end_keeps_no_connection(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_SECONDS", 0.05)
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.Event().wait()
 
-    async def act(served: Served) -> httpx.Response:
-        return await served.client.post(BEGIN, content=endless(), headers=JSON)
-
-    assert "within 0.05 s" in problem(on_loop(act), 408, "request-timeout")
+    assert "within 0.05 s" in problem(
+        await served.client.post(BEGIN, content=endless(), headers=JSON), 408, "request-timeout"
+    )

@@ -3,7 +3,8 @@
 import asyncio
 import shutil
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +21,31 @@ from tests.place import Place
 from tests.safe_kafka import certificates
 
 FAR = 120.0
-Act = Callable[[httpx.AsyncClient, GatewayProcess], Awaitable[None]]
 
 
 def settings_of(place: Place, **more: Any) -> Settings:
     return place.settings(gateway={"port": 0, "http_port": free_port(), "secrets": [SECRET], **more})
 
 
-def served(settings: Settings, act: Act, scheme: str = "http", **more: Any) -> None:
-    """Run a gateway while ``act`` does."""
+@asynccontextmanager
+async def running(
+    settings: Settings, scheme: str = "http", **more: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, GatewayProcess]]:
+    """A client, and the gateway that it calls."""
+    async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
+        url = f"{scheme}://127.0.0.1:{gateway.http_port}"
+        async with httpx.AsyncClient(base_url=url, timeout=FAR, **more) as client:
+            yield client, gateway
 
-    async def run() -> None:
-        async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
-            url = f"{scheme}://127.0.0.1:{gateway.http_port}"
-            async with httpx.AsyncClient(base_url=url, timeout=FAR, **more) as client:
-                await act(client, gateway)
 
-    asyncio.run(run())
-
-
-def test_a_half_message_and_its_commit_are_in_kafka(place: Place) -> None:
-    async def act(client: httpx.AsyncClient, _: GatewayProcess) -> None:
+async def test_a_half_message_and_its_commit_are_in_kafka(place: Place) -> None:
+    async with running(settings_of(place)) as (client, _):
         message = {"topic": place.real_topic, "key": "17", "value": "a book"}
         assert (await client.get("/ready")).status_code == 200
         begun = await client.post("/v1/groups/shop/transactions", json={"message": message})
         assert begun.status_code == 201, begun.text
         ended = await client.post(f"/v1/transactions/{begun.json()['transaction']}/commit", json={"remark": "paid"})
         assert ended.status_code == 204, ended.text
-
-    served(settings_of(place), act)
     (half,), (op,) = place.read(place.topics.half), place.read(place.topics.op)
     assert (half.key, half.value, op.value) == (b"17", b"a book", b"paid")
     assert dict(half.headers)["cb-topic"] == place.real_topic.encode()
@@ -57,20 +54,17 @@ def test_a_half_message_and_its_commit_are_in_kafka(place: Place) -> None:
     assert dict(op.headers)["cb-id"] == dict(half.headers)["cb-id"]
 
 
-def test_a_topic_that_is_not_there_is_said_so(place: Place) -> None:
-    async def act(client: httpx.AsyncClient, _: GatewayProcess) -> None:
+async def test_a_topic_that_is_not_there_is_said_so(place: Place) -> None:
+    async with running(settings_of(place)) as (client, _):
         message = {"topic": f"{place.real_topic}.none", "value": ""}
         answer = await client.post("/v1/groups/shop/transactions", json={"message": message})
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:checkback:no-topic")
-
-    served(settings_of(place), act)
     assert place.read(place.topics.half) == []
 
 
-def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
+async def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
     """And its answer is the check service's, which here is the test."""
-
-    async def act(client: httpx.AsyncClient, gateway: GatewayProcess) -> None:
+    async with running(settings_of(place)) as (client, gateway):
         polling = asyncio.ensure_future(client.get("/v1/groups/shop/checks?wait=60"))
         while not (announced := await asyncio.to_thread(place.read, place.topics.producers)):
             pass
@@ -83,8 +77,6 @@ def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
             answered = await client.post(f"/v1/transactions/{one['transaction']}/rollback")
             assert answered.status_code == 204
             assert (await asking).json()["id"] == "tx-0"
-
-    served(settings_of(place), act)
     records = place.read(place.topics.producers)
     assert records[-1].key == records[0].key
     assert records[-1].value is None
@@ -92,48 +84,38 @@ def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
     assert dict(op.headers)["cb-action"] == b"rollback"
 
 
-def test_who_waits_when_the_gateway_ends_is_answered(place: Place) -> None:
-    async def run() -> httpx.Response:
-        async with asyncio.timeout(FAR), httpx.AsyncClient(timeout=FAR) as client:
-            async with GatewayProcess(settings_of(place)) as gateway:
-                url = f"http://127.0.0.1:{gateway.http_port}/v1/groups/shop/checks?wait=60"
-                polling = asyncio.ensure_future(client.get(url))
-                while not await asyncio.to_thread(place.read, place.topics.producers):
-                    pass
-            return await polling
-
-    answer = asyncio.run(run())
+async def test_who_waits_when_the_gateway_ends_is_answered(place: Place) -> None:
+    async with asyncio.timeout(FAR), httpx.AsyncClient(timeout=FAR) as client:
+        async with GatewayProcess(settings_of(place)) as gateway:
+            url = f"http://127.0.0.1:{gateway.http_port}/v1/groups/shop/checks?wait=60"
+            polling = asyncio.ensure_future(client.get(url))
+            while not await asyncio.to_thread(place.read, place.topics.producers):
+                pass
+        answer = await polling
     assert (answer.status_code, answer.json()) == (200, {"checks": []})
 
 
-def test_without_a_port_there_is_no_http(place: Place) -> None:
-    async def run() -> int:
-        settings = place.settings(gateway={"port": 0, "http_port": 0, "secrets": [SECRET]})
-        async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
-            return gateway.http_port
-
-    assert asyncio.run(run()) == 0
+async def test_without_a_port_there_is_no_http(place: Place) -> None:
+    settings = place.settings(gateway={"port": 0, "http_port": 0, "secrets": [SECRET]})
+    async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
+        assert gateway.http_port == 0
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_it_speaks_tls_where_there_is_a_certificate(place: Place, tmp_path: Path) -> None:
+async def test_it_speaks_tls_where_there_is_a_certificate(place: Place, tmp_path: Path) -> None:
     certificates(tmp_path)
-
-    async def act(client: httpx.AsyncClient, _: GatewayProcess) -> None:
-        assert (await client.get("/live")).text == "live\n"
-
     named = {"tls_certificate": str(tmp_path / "broker.pem"), "tls_key": str(tmp_path / "broker.key")}
     context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
-    served(settings_of(place, **named), act, "https", verify=context)
+    async with running(settings_of(place, **named), "https", verify=context) as (client, _):
+        assert (await client.get("/live")).text == "live\n"
 
 
-def test_who_does_not_come_to_the_end_of_a_request_is_not_waited_for(
+async def test_who_does_not_come_to_the_end_of_a_request_is_not_waited_for(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each held a descriptor for ever; of who polls nothing is cut off."""
     monkeypatch.setattr(BoundedConnection, "idle_seconds", 0.3)
-
-    async def act(client: httpx.AsyncClient, gateway: GatewayProcess) -> None:
+    async with running(settings_of(place)) as (client, gateway):
         polling = asyncio.ensure_future(client.get("/v1/groups/shop/checks?wait=2"))
         for begun in (b"", b"GET /live HTTP/1.1\r\nhost: a\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
@@ -141,5 +123,3 @@ def test_who_does_not_come_to_the_end_of_a_request_is_not_waited_for(
             assert await reader.read() == b""
             writer.close()
         assert (await polling).status_code == 200
-
-    served(settings_of(place), act)

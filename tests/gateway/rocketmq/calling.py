@@ -90,7 +90,10 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(scene: Scene, groups: dict[str, str] | None = None, connections: int = 100) -> AsyncIterator[Serving]:
+async def serving(
+    scene: Scene | None = None, groups: dict[str, str] | None = None, connections: int = 100
+) -> AsyncIterator[Serving]:
+    scene = scene or Scene()
     streams = ClientStreams(scene.asking, scene.accounts.may_act)
     common = (scene.transactions, scene.accounts, scene.seal.of_check, 4 << 20)
     service = MessagingService(*common, scene.log, streams, groups or {})

@@ -3,8 +3,7 @@
 import asyncio
 import struct
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -15,8 +14,7 @@ from gateway.rocketmq import server as server_module
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
 from tests.gateway.rocketmq.calling import PLACE, TOPIC, Caller, Serving, serving, until
-from tests.gateway.rocketmq.test_service import KEYS, POLICY, run
-from tests.gateway.scene import Scene
+from tests.gateway.scene import KEYS, Scene
 
 SETTINGS = calls.TelemetryCommand(settings=v2.Settings(publishing=v2.Publishing(topics=[TOPIC])))
 MIB = 1 << 20
@@ -50,14 +48,9 @@ def handlers(there: Serving, receiving: Mapping[str, Any] | None = None) -> Mapp
     }
 
 
-def guarded(tmp_path: Path, act: Callable[[Serving], Awaitable[None]]) -> None:
-    run(act, Scene(policy=POLICY, keys=KEYS, folder=tmp_path))
-
-
-def test_of_an_account_so_many_unfinished_requests_are_read_and_no_more(tmp_path: Path) -> None:
+async def test_of_an_account_so_many_unfinished_requests_are_read_and_no_more(guarded: Scene) -> None:
     """100 of them held 507 MiB."""
-
-    async def act(there: Serving) -> None:
+    async with serving(guarded) as there:
         send = handlers(there)["SendMessage"].stream_unary
         shop = [Unfinished(there.caller("c", "shop-1", KEYS["shop-1"])) for _ in range(20)]
         tasks = [asyncio.ensure_future(send(None, context)) for context in shop]
@@ -73,11 +66,9 @@ def test_of_an_account_so_many_unfinished_requests_are_read_and_no_more(tmp_path
             task.cancel()
         await asyncio.wait(tasks)
 
-    guarded(tmp_path, act)
 
-
-def test_of_who_is_not_known_nothing_is_read(tmp_path: Path) -> None:
-    async def act(there: Serving) -> None:
+async def test_of_who_is_not_known_nothing_is_read(guarded: Scene) -> None:
+    async with serving(guarded) as there:
         stranger = Unfinished(there.caller("c", "shop-1", "x" * 40))
         assert (await handlers(there)["SendMessage"].stream_unary(None, stranger)).status.code == v2.UNAUTHORIZED
         assert [answer.status.code async for answer in handlers(there)["AckMessage"].stream_stream(None, stranger)] == [
@@ -87,25 +78,19 @@ def test_of_who_is_not_known_nothing_is_read(tmp_path: Path) -> None:
         assert answer.status.code == v2.UNAUTHORIZED
         assert stranger.reads == 0
 
-    guarded(tmp_path, act)
 
-
-def test_a_request_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_UNFINISHED_SECONDS", 0.05)
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         answer = await handlers(there)["SendMessage"].stream_unary(None, Unfinished(there.caller()))
         assert answer.status.code == v2.BAD_REQUEST
         assert "within 0.05 s" in answer.status.message
 
-    run(act)
 
-
-def test_of_many_streams_few_are_read_after_their_first_command(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_streams_few_are_read_after_their_first_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 streams with an unfinished command held 817 MiB. Python's client sends its first one after minutes."""
     monkeypatch.setattr(server_module, "_UNFINISHED_SECONDS", 0.05)
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         receiving = server_module._Receiving(5 * MIB)
         telemetry = handlers(there, {"": receiving})["Telemetry"].stream_stream
         silent = [Unfinished(there.caller(f"s{number}")) for number in range(16)]
@@ -125,11 +110,9 @@ def test_of_many_streams_few_are_read_after_their_first_command(monkeypatch: pyt
             task.cancel()
         await asyncio.wait([*waiting, more])
 
-    run(act)
 
-
-def test_an_account_has_so_many_streams_and_a_client_four() -> None:
-    async def act(there: Serving) -> None:
+async def test_an_account_has_so_many_streams_and_a_client_four() -> None:
+    async with serving() as there:
         there.scene.accounts.streams = BytesInFlight(1 << 20)  # of 16 streams, half of them the account's
         caller = there.caller()
         first, _ = await caller.settled()
@@ -143,23 +126,15 @@ def test_an_account_has_so_many_streams_and_a_client_four() -> None:
         await until(lambda: len(there.streams._streams) == 4)
         await there.caller("taken").settled()
 
-    run(act)
 
-
-def test_further_connections_are_closed() -> None:
-    async def act(there: Serving) -> None:
+async def test_further_connections_are_closed() -> None:
+    async with serving(connections=3) as there:
         opened = [await asyncio.open_connection("127.0.0.1", there.port) for _ in range(5)]
         ended = [asyncio.ensure_future(_ended(reader)) for reader, _ in opened]
         await until(lambda: sum(task.done() for task in ended) == 2)
         for task, (_, writer) in zip(ended, opened, strict=True):
             task.cancel()
             writer.close()
-
-    async def whole() -> None:
-        async with serving(Scene(), connections=3) as there:
-            await act(there)
-
-    asyncio.run(whole())
 
 
 async def _ended(reader: asyncio.StreamReader) -> None:
@@ -222,10 +197,9 @@ class Frames:
         return kind
 
 
-def test_what_is_not_read_is_not_sent_either() -> None:
+async def test_what_is_not_read_is_not_sent_either() -> None:
     """Windows that grow with the speed of a connection let clients send what nobody reads."""
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
         frames = Frames(reader, writer)
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -242,5 +216,3 @@ def test_what_is_not_read_is_not_sent_either() -> None:
             quiet = quiet + 1 if frames.sent == before else 0
         writer.close()
         assert frames.sent < (8 * 4 + 30 / 16 + 1) * MIB
-
-    run(act)

@@ -2,9 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,38 +14,12 @@ from gateway.rocketmq import server
 from gateway.rocketmq.messages import refuse_many_fields
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
-from tests.gateway.rocketmq.calling import AT, TOPIC, Serving, half, serving, until
-from tests.gateway.scene import Scene, check_of
-
-POLICY = """
-[accounts.shop]
-groups = ["orders"]
-topics = ["orders"]
-keys = ["shop-1"]
-
-[accounts.other]
-groups = ["invoices"]
-topics = ["*"]
-keys = ["other-1"]
-"""
-KEYS = {"shop-1": "a" * 40, "other-1": "b" * 40}
+from tests.gateway.rocketmq.calling import AT, TOPIC, half, serving, until
+from tests.gateway.scene import KEYS, Scene, check_of
 
 
-def run(act: Callable[[Serving], Awaitable[None]], scene: Scene | None = None, **named: Any) -> None:
-    async def whole() -> None:
-        async with serving(scene or Scene(), **named) as there:
-            await act(there)
-
-    asyncio.run(whole())
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Scene:
-    return Scene(policy=POLICY, keys=KEYS, folder=tmp_path)
-
-
-def test_a_route_is_what_every_client_starts_with() -> None:
-    async def act(there: Serving) -> None:
+async def test_a_route_is_what_every_client_starts_with() -> None:
+    async with serving() as there:
         route = await there.caller().route()
         (queue,) = route.message_queues
         assert route.status.code == v2.OK
@@ -57,20 +28,16 @@ def test_a_route_is_what_every_client_starts_with() -> None:
         assert queue.permission == v2.READ_WRITE
         assert list(queue.accept_message_types) == [v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION]
 
-    run(act)
 
-
-def test_no_topic_is_said_as_rocketmq_says_it() -> None:
-    async def act(there: Serving) -> None:
+async def test_no_topic_is_said_as_rocketmq_says_it() -> None:
+    async with serving() as there:
         there.scene.log.missing = frozenset({"missing"})
         assert (await there.caller().route(v2.Resource(name="missing"))).status.code == v2.TOPIC_NOT_FOUND
         assert (await there.caller().route(v2.Resource(name="a/b"))).status.code == v2.ILLEGAL_TOPIC
 
-    run(act)
 
-
-def test_settings_are_answered_with_what_clients_do_not_start_without() -> None:
-    async def act(there: Serving) -> None:
+async def test_settings_are_answered_with_what_clients_do_not_start_without() -> None:
+    async with serving() as there:
         _, answered = await there.caller().settled()
         settings = answered.settings
         assert settings.backoff_policy.HasField("exponential_backoff")
@@ -78,25 +45,19 @@ def test_settings_are_answered_with_what_clients_do_not_start_without() -> None:
         assert settings.publishing.max_body_size == 4 << 20
         assert list(settings.publishing.topics) == [TOPIC]
 
-    run(act)
 
-
-def test_a_client_without_a_stream_is_told_to_open_one() -> None:
+async def test_a_client_without_a_stream_is_told_to_open_one() -> None:
     """Go's client does so then, within 17 s of a gateway's restart."""
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         caller = there.caller()
         assert await caller.beat() == v2.UNRECOGNIZED_CLIENT_TYPE
         await caller.settled()
         assert await caller.beat() == v2.OK
 
-    run(act)
 
-
-def test_a_client_without_a_stream_gets_its_address_in_another_spelling() -> None:
+async def test_a_client_without_a_stream_gets_its_address_in_another_spelling() -> None:
     """Python's client opens a stream to an address that is new to it."""
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         caller = there.caller()
         schemes = [(await caller.route()).message_queues[0].broker.endpoints.scheme for _ in range(3)]
         assert schemes == [v2.IPv4, v2.DOMAIN_NAME, v2.IPv4]
@@ -104,12 +65,10 @@ def test_a_client_without_a_stream_gets_its_address_in_another_spelling() -> Non
         schemes = [(await caller.route()).message_queues[0].broker.endpoints.scheme for _ in range(2)]
         assert schemes == [v2.IPv4, v2.IPv4]
 
-    run(act)
-
 
 @pytest.mark.parametrize("resolution", [v2.COMMIT, v2.ROLLBACK, v2.TRANSACTION_RESOLUTION_UNSPECIFIED])
-def test_a_half_message_is_sent_and_ended(resolution: v2.TransactionResolution) -> None:
-    async def act(there: Serving) -> None:
+async def test_a_half_message_is_sent_and_ended(resolution: v2.TransactionResolution) -> None:
+    async with serving() as there:
         caller = there.caller()
         sent = await caller.send(half())
         (entry,) = sent.entries
@@ -118,18 +77,14 @@ def test_a_half_message_is_sent_and_ended(resolution: v2.TransactionResolution) 
         said = there.scene.log.headers(1)["cb-action"]
         assert said == {v2.COMMIT: b"commit", v2.ROLLBACK: b"rollback"}.get(resolution, b"unknown")
 
-    run(act)
 
-
-def test_a_forged_transaction_id_is_refused() -> None:
-    async def act(there: Serving) -> None:
+async def test_a_forged_transaction_id_is_refused() -> None:
+    async with serving() as there:
         assert (await there.caller().end("forged")).status.code == v2.INVALID_TRANSACTION_ID
 
-    run(act)
 
-
-def test_each_message_has_a_status_and_the_first_refusal_is_that_of_all() -> None:
-    async def act(there: Serving) -> None:
+async def test_each_message_has_a_status_and_the_first_refusal_is_that_of_all() -> None:
+    async with serving() as there:
         there.scene.log.missing = frozenset({"missing"})
         sent = await there.caller().send(half(), half(message_id="M2", topic=v2.Resource(name="missing")))
         assert [entry.status.code for entry in sent.entries] == [v2.OK, v2.TOPIC_NOT_FOUND]
@@ -137,11 +92,9 @@ def test_each_message_has_a_status_and_the_first_refusal_is_that_of_all() -> Non
         for number in (0, 65):
             assert (await there.caller().send(*[half()] * number)).status.code == v2.BAD_REQUEST
 
-    run(act)
 
-
-def test_a_check_comes_down_the_stream_and_its_end_is_the_answer() -> None:
-    async def act(there: Serving) -> None:
+async def test_a_check_comes_down_the_stream_and_its_end_is_the_answer() -> None:
+    async with serving() as there:
         caller = there.caller()
         stream, _ = await caller.settled()
         asked = asyncio.ensure_future(there.scene.asking.ask(check_of(HalfPosition(1, 7))))
@@ -151,13 +104,10 @@ def test_a_check_comes_down_the_stream_and_its_end_is_the_answer() -> None:
         assert await asked == ClientAnswer(LocalTransactionState.ROLLBACK, "")
         assert there.scene.log.headers(0)["cb-action"] == b"rollback"  # who has asked may be gone
 
-    run(act)
 
-
-def test_a_stream_that_has_said_nothing_is_known_by_its_route() -> None:
+async def test_a_stream_that_has_said_nothing_is_known_by_its_route() -> None:
     """Python's second stream sends no settings."""
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         caller = there.caller()
         await caller.route()
         stream = caller.stream()
@@ -166,11 +116,9 @@ def test_a_stream_that_has_said_nothing_is_known_by_its_route() -> None:
         stream.cancel()
         await until(lambda: there.scene.asking.groups() == [])
 
-    run(act)
 
-
-def test_a_client_that_ends_is_not_asked_any_more() -> None:
-    async def act(there: Serving) -> None:
+async def test_a_client_that_ends_is_not_asked_any_more() -> None:
+    async with serving() as there:
         caller = there.caller()
         await caller.settled()
         assert there.scene.asking.groups() == ["orders"]
@@ -178,25 +126,21 @@ def test_a_client_that_ends_is_not_asked_any_more() -> None:
         await caller.call("NotifyClientTermination", request, calls.NotifyClientTerminationResponse)
         assert there.scene.asking.groups() == []
 
-    run(act)
 
-
-def test_what_is_not_there_is_said_so_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def act(there: Serving) -> None:
-        caller = there.caller()
-        for _ in range(2):
-            said = await caller.call("AckMessage", calls.AckMessageRequest(), calls.AckMessageResponse)
-            assert said.status.code == v2.NOT_IMPLEMENTED
-
+async def test_what_is_not_there_is_said_so_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "gateway"):
-        run(act)
+        async with serving() as there:
+            caller = there.caller()
+            for _ in range(2):
+                said = await caller.call("AckMessage", calls.AckMessageRequest(), calls.AckMessageResponse)
+                assert said.status.code == v2.NOT_IMPLEMENTED
     assert [record.getMessage() for record in caplog.records] == [
         "A client calls AckMessage, which a gateway does not have: it is told so."
     ]
 
 
-def test_the_wrong_secret_opens_nothing(guarded: Scene) -> None:
-    async def act(there: Serving) -> None:
+async def test_the_wrong_secret_opens_nothing(guarded: Scene) -> None:
+    async with serving(guarded) as there:
         for caller in (there.caller(), there.caller(key="shop-1", secret="x" * 40), there.caller(key="nobody")):
             assert (await caller.route()).status.code == v2.UNAUTHORIZED
             assert (await caller.send(half())).status.code == v2.UNAUTHORIZED
@@ -205,11 +149,9 @@ def test_the_wrong_secret_opens_nothing(guarded: Scene) -> None:
             assert (await caller.stream().read()).status.code == v2.UNAUTHORIZED
         assert (await there.caller(key="shop-1", secret=KEYS["shop-1"]).route()).status.code == v2.OK
 
-    run(act, guarded)
 
-
-def test_nobody_is_asked_about_another_accounts_transactions(guarded: Scene) -> None:
-    async def act(there: Serving) -> None:
+async def test_nobody_is_asked_about_another_accounts_transactions(guarded: Scene) -> None:
+    async with serving(guarded) as there:
         thief = there.caller("client-1", "other-1", KEYS["other-1"])
         stream, _ = await thief.settled()  # it says that it sends to orders
         await thief.route()
@@ -221,24 +163,18 @@ def test_nobody_is_asked_about_another_accounts_transactions(guarded: Scene) -> 
         assert (await thief.end(sent.entries[0].transaction_id)).status.code == v2.FORBIDDEN
         stream.cancel()
 
-    run(act, guarded)
 
-
-def test_an_access_key_can_have_a_group_of_its_own() -> None:
-    async def act(there: Serving) -> None:
+async def test_an_access_key_can_have_a_group_of_its_own() -> None:
+    async with serving(groups={"": "all of the shop"}) as there:
         await there.caller().settled()
         assert there.scene.asking.groups() == ["all of the shop"]
 
-    run(act, groups={"": "all of the shop"})
 
-
-def test_a_namespace_makes_another_group_and_topic() -> None:
-    async def act(there: Serving) -> None:
+async def test_a_namespace_makes_another_group_and_topic() -> None:
+    async with serving() as there:
         await there.caller().send(half(topic=v2.Resource(resource_namespace="shop", name="orders")))
         said = there.scene.log.headers(0)
         assert (said["cb-group"], said["cb-topic"]) == (b"shop%orders", b"shop.orders")
-
-    run(act)
 
 
 @pytest.mark.parametrize(
@@ -248,20 +184,18 @@ def test_a_namespace_makes_another_group_and_topic() -> None:
         v2.Message(topic=TOPIC, user_properties={f"{number:x}": "" for number in range(50_000)}),
     ],
 )
-def test_keys_and_properties_are_counted_first(message: v2.Message, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_and_properties_are_counted_first(message: v2.Message, monkeypatch: pytest.MonkeyPatch) -> None:
     """1.6 million keys stopped the whole process for seconds."""
 
     def converted(_refusal: object, _what: str, texts: list[str]) -> None:
         assert len(texts) <= MAX_HEADERS
 
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         monkeypatch.setattr("gateway.rocketmq.messages._refuse_text", converted)
         assert (await there.caller().send(message)).status.code == v2.MESSAGE_PROPERTIES_TOO_LARGE
 
-    run(act)
 
-
-def test_of_very_many_messages_none_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_very_many_messages_none_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 MiB of empty ones took 2.1 GiB, and stopped the process for 10 s."""
     sizes, plain = list[int](), refuse_many_fields
 
@@ -269,50 +203,38 @@ def test_of_very_many_messages_none_is_converted(monkeypatch: pytest.MonkeyPatch
         sizes.append(len(raw))
         plain(raw)
 
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         monkeypatch.setattr(server, "refuse_many_fields", counted)
         answer = await there.caller().send(*[v2.Message()] * 65)
         assert (answer.status.code, answer.status.message) == (v2.BAD_REQUEST, "At most 64 messages are taken at once.")
-
-    run(act)
     assert sizes == [130]
 
 
-def test_what_a_call_may_have_is_not_refused() -> None:
+async def test_what_a_call_may_have_is_not_refused() -> None:
     most = half(b"b" * (1 << 20))
     most.user_properties.update({f"name-{number}": "text" for number in range(128)})
     most.system_properties.keys.extend(["k"] * 60)
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         assert (await there.caller().send(*[most] * 3)).status.code == v2.OK
 
-    run(act)
 
-
-def test_a_call_without_messages_is_short() -> None:
-    async def act(there: Serving) -> None:
+async def test_a_call_without_messages_is_short() -> None:
+    async with serving() as there:
         route = await there.caller().route(v2.Resource(name="n" * 70_000))
         assert route.status.code == v2.MESSAGE_BODY_TOO_LARGE
         stream, _ = await there.caller().settled(topic=v2.Resource(name="n" * 70_000))
         assert await stream.code() is not None, "it has ended"
 
-    run(act)
 
-
-def test_an_account_holds_no_more_bytes_than_it_leaves_free() -> None:
-    async def act(there: Serving) -> None:
+async def test_an_account_holds_no_more_bytes_than_it_leaves_free() -> None:
+    async with serving() as there:
         there.scene.accounts.in_flight = BytesInFlight(100_000)
         assert (await there.caller().send(half(b"b" * 60_000))).status.code == v2.TOO_MANY_REQUESTS
         assert (await there.caller().send(half(b"b" * 20_000))).status.code == v2.OK
 
-    run(act)
 
-
-def test_a_clients_name_is_short() -> None:
+async def test_a_clients_name_is_short() -> None:
     """The last hundred thousand are remembered."""
-
-    async def act(there: Serving) -> None:
+    async with serving() as there:
         assert (await there.caller("c" * 256).route()).status.code == v2.BAD_REQUEST
         assert (await there.caller("c" * 255).route()).status.code == v2.OK
-
-    run(act)

@@ -15,88 +15,70 @@ from tests.gateway.scene import check_of
 COMMIT = ClientAnswer(LocalTransactionState.COMMIT, "")
 
 
-def test_a_policy_is_looked_at_while_a_client_is_asked_and_nothing_changes() -> None:
-    async def scene() -> None:
-        asking = Asking(5)
-        streams = ClientStreams(asking, lambda *_: True)
-        stream = ClientStream("a", Caller("", ""), lambda _: "ticket")
-        streams.open(stream)
-        streams.sends_as(Caller("", ""), "a", ["orders"])
-        asked = asyncio.ensure_future(asking.ask(check_of()))
-        await stream.next()
-        streams.judge_again()
-        asking.answer(Ticket.of(check_of()), COMMIT)
-        assert await asked == COMMIT
-
-    asyncio.run(scene())
+async def test_a_policy_is_looked_at_while_a_client_is_asked_and_nothing_changes() -> None:
+    asking = Asking(5)
+    streams = ClientStreams(asking, lambda *_: True)
+    stream = ClientStream("a", Caller("", ""), lambda _: "ticket")
+    streams.open(stream)
+    streams.sends_as(Caller("", ""), "a", ["orders"])
+    asked = asyncio.ensure_future(asking.ask(check_of()))
+    await stream.next()
+    streams.judge_again()
+    asking.answer(Ticket.of(check_of()), COMMIT)
+    assert await asked == COMMIT
 
 
-def test_who_may_answer_again_is_asked_again() -> None:
-    async def scene() -> None:
-        asking = Asking(5)
-        allowed = {"orders"}
-        streams = ClientStreams(asking, lambda _, group: group in allowed)
-        streams.open(ClientStream("a", Caller("", ""), lambda _: "ticket"))
-        streams.sends_as(Caller("", ""), "a", ["orders"])
-        allowed.clear()
-        streams.judge_again()
-        assert asking.groups() == []
-        allowed.add("orders")
-        streams.judge_again()
-        assert asking.groups() == ["orders"]
-
-    asyncio.run(scene())
+async def test_who_may_answer_again_is_asked_again() -> None:
+    asking = Asking(5)
+    allowed = {"orders"}
+    streams = ClientStreams(asking, lambda _, group: group in allowed)
+    streams.open(ClientStream("a", Caller("", ""), lambda _: "ticket"))
+    streams.sends_as(Caller("", ""), "a", ["orders"])
+    allowed.clear()
+    streams.judge_again()
+    assert asking.groups() == []
+    allowed.add("orders")
+    streams.judge_again()
+    assert asking.groups() == ["orders"]
 
 
-def test_a_client_that_reads_nothing_is_cut_off() -> None:
-    async def scene() -> None:
-        stream = ClientStream("a", Caller("", ""), lambda _: "ticket")
-        for _ in range(2_000):
-            stream.hand(check_of())
-        assert not stream.listening
-        assert await stream.next() is None
-
-    asyncio.run(scene())
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    stream = ClientStream("a", Caller("", ""), lambda _: "ticket")
+    for _ in range(2_000):
+        stream.hand(check_of())
+    assert not stream.listening
+    assert await stream.next() is None
 
 
-def test_nobody_is_known_by_another_accounts_client_id() -> None:
-    async def scene() -> None:
-        owner, thief = Caller("shop", "shop-1"), Caller("other", "other-1")
-        asking = Asking(5)
-        streams = ClientStreams(
-            asking, lambda caller, group: group in {"shop": {"orders"}, "other": {"x"}}[caller.account]
-        )
-        streams.sends_as(thief, "a", [str(number) for number in range(2_000)])
-        streams.sends_as(owner, "a", ["orders"])
-        streams.forget(thief, "a")
-        streams.open(ClientStream("a", owner, lambda _: "ticket"))
-        assert asking.groups() == ["orders"]
-        streams.forget(thief, "a")
-        assert asking.groups() == ["orders"]
-
-    asyncio.run(scene())
+async def test_nobody_is_known_by_another_accounts_client_id() -> None:
+    owner, thief = Caller("shop", "shop-1"), Caller("other", "other-1")
+    asking = Asking(5)
+    streams = ClientStreams(asking, lambda caller, group: group in {"shop": {"orders"}, "other": {"x"}}[caller.account])
+    streams.sends_as(thief, "a", [str(number) for number in range(2_000)])
+    streams.sends_as(owner, "a", ["orders"])
+    streams.forget(thief, "a")
+    streams.open(ClientStream("a", owner, lambda _: "ticket"))
+    assert asking.groups() == ["orders"]
+    streams.forget(thief, "a")
+    assert asking.groups() == ["orders"]
 
 
-def test_all_clients_of_an_account_name_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_clients_of_an_account_name_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is announced every ten seconds: one account made 130,000 of them."""
     monkeypatch.setattr(streams_module, "_MOST_OF_ACCOUNT", 3)
-
-    async def scene() -> None:
-        asking = Asking(5)
-        streams = ClientStreams(asking, lambda *_: True)
-        wild, other = Caller("wild", ""), Caller("other", "")
-        for number in range(4):
-            name = f"c{number}"
-            streams.open(ClientStream(name, wild, lambda _: "ticket"))
-            streams.sends_as(wild, name, [f"g{number}", "g0"])
-        streams.open(ClientStream("c", other, lambda _: "ticket"))
-        streams.sends_as(other, "c", ["theirs"])
-        assert sorted(asking.groups()) == ["g0", "g1", "g2", "theirs"]
-        streams.forget(wild, "c1")
-        streams.sends_as(wild, "c3", ["g3"])
-        assert sorted(asking.groups()) == ["g0", "g2", "g3", "theirs"]
-
-    asyncio.run(scene())
+    asking = Asking(5)
+    streams = ClientStreams(asking, lambda *_: True)
+    wild, other = Caller("wild", ""), Caller("other", "")
+    for number in range(4):
+        name = f"c{number}"
+        streams.open(ClientStream(name, wild, lambda _: "ticket"))
+        streams.sends_as(wild, name, [f"g{number}", "g0"])
+    streams.open(ClientStream("c", other, lambda _: "ticket"))
+    streams.sends_as(other, "c", ["theirs"])
+    assert sorted(asking.groups()) == ["g0", "g1", "g2", "theirs"]
+    streams.forget(wild, "c1")
+    streams.sends_as(wild, "c3", ["g3"])
+    assert sorted(asking.groups()) == ["g0", "g2", "g3", "theirs"]
 
 
 WILD, OTHER = Caller("wild", ""), Caller("other", "")
@@ -111,58 +93,46 @@ def known(streams: ClientStreams, asking: Asking, caller: Caller, client_id: str
     return groups
 
 
-def test_names_that_clients_made_up_are_released() -> None:
+async def test_names_that_clients_made_up_are_released() -> None:
     """A million of them took 97 MiB, which was never released."""
-
-    async def scene() -> None:
-        now = 0.0
-        asking = Asking(5)
-        streams = ClientStreams(asking, lambda *_: True, lambda: now)
-        streams.open(ClientStream("connected", OTHER, lambda _: "ticket"))
-        for caller, name in ((OTHER, "connected"), (WILD, "gone")):
-            streams.sends_as(caller, name, ["orders"])
-        now = 599
-        streams.judge_again()
-        assert known(streams, asking, WILD, "gone") == ["orders"]
-        now = 601
-        streams.judge_again()
-        assert known(streams, asking, OTHER, "connected") == ["orders"]
-        streams.end_all()
-        assert streams._accounts["wild"].clients == {}
-        assert streams._accounts["wild"]._groups == {}
-
-    asyncio.run(scene())
+    now = 0.0
+    asking = Asking(5)
+    streams = ClientStreams(asking, lambda *_: True, lambda: now)
+    streams.open(ClientStream("connected", OTHER, lambda _: "ticket"))
+    for caller, name in ((OTHER, "connected"), (WILD, "gone")):
+        streams.sends_as(caller, name, ["orders"])
+    now = 599
+    streams.judge_again()
+    assert known(streams, asking, WILD, "gone") == ["orders"]
+    now = 601
+    streams.judge_again()
+    assert known(streams, asking, OTHER, "connected") == ["orders"]
+    streams.end_all()
+    assert streams._accounts["wild"].clients == {}
+    assert streams._accounts["wild"]._groups == {}
 
 
-def test_names_of_one_account_displace_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_of_one_account_displace_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams_module, "_MOST_CLIENTS", 3)
-
-    async def scene() -> None:
-        asking = Asking(5)
-        streams = ClientStreams(asking, lambda *_: True)
-        streams.sends_as(OTHER, "c", ["theirs"])
-        for number in range(5):
-            streams.sends_as(WILD, f"c{number}", ["g"])
-            streams.respells(WILD, f"d{number}")
-        assert known(streams, asking, OTHER, "c") == ["theirs"]
-        assert known(streams, asking, WILD, "c0") == []
-        assert known(streams, asking, WILD, "c4") == ["g"]
-
-    asyncio.run(scene())
+    asking = Asking(5)
+    streams = ClientStreams(asking, lambda *_: True)
+    streams.sends_as(OTHER, "c", ["theirs"])
+    for number in range(5):
+        streams.sends_as(WILD, f"c{number}", ["g"])
+        streams.respells(WILD, f"d{number}")
+    assert known(streams, asking, OTHER, "c") == ["theirs"]
+    assert known(streams, asking, WILD, "c0") == []
+    assert known(streams, asking, WILD, "c4") == ["g"]
 
 
-def test_all_clients_of_an_account_name_so_many_groups_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_clients_of_an_account_name_so_many_groups_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """5,000 clients with 1,000 groups each would be 5 million names."""
     monkeypatch.setattr(streams_module, "_MOST_NAMED", 3)
-
-    async def scene() -> None:
-        asking = Asking(5)
-        streams = ClientStreams(asking, lambda *_: True)
-        streams.sends_as(WILD, "a", ["g1", "g2"])
-        streams.sends_as(WILD, "b", ["g1", "g2"])
-        assert known(streams, asking, WILD, "b") == ["g1"]
-        streams.forget(WILD, "a")
-        streams.sends_as(WILD, "b", ["g2"])
-        assert known(streams, asking, WILD, "b") == ["g1", "g2"]
-
-    asyncio.run(scene())
+    asking = Asking(5)
+    streams = ClientStreams(asking, lambda *_: True)
+    streams.sends_as(WILD, "a", ["g1", "g2"])
+    streams.sends_as(WILD, "b", ["g1", "g2"])
+    assert known(streams, asking, WILD, "b") == ["g1"]
+    streams.forget(WILD, "a")
+    streams.sends_as(WILD, "b", ["g2"])
+    assert known(streams, asking, WILD, "b") == ["g1", "g2"]
