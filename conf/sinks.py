@@ -99,7 +99,7 @@ class PostgresqlTable(Section):
     @property
     def place(self) -> str:
         """What two destinations must not have in common."""
-        return f"{self.url} {self.table}"
+        return f"{self.url.partition('?')[0]} {self.table}"
 
 
 TableSettings = Annotated[DeltaTable | ParquetFiles | PostgresqlTable, Field(discriminator="kind")]
@@ -110,6 +110,11 @@ class SinksSettings(Section):
 
     rules: list[SinkRule] = []
     tables: dict[Name, TableSettings] = {}
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Of each table."""
+        return {name: table.place for name, table in self.tables.items()}
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
@@ -130,4 +135,6 @@ class SinksSettings(Section):
         for (one, first), (other, second) in combinations(self.tables.items(), 2):
             if first.place == second.place:
                 raise ValueError(f"sinks.tables: {one} and {other} are the same place, which would get messages twice")
+            if any(f"{a.place}/".startswith(f"{b.place}/") for a, b in ((first, second), (second, first))):
+                raise ValueError(f"sinks.tables: one of {one} and {other} is in the folder of the other: move it out")
         return self

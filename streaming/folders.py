@@ -12,14 +12,15 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import ConfigurationError, DestinationError
+from checkback.exceptions import CheckbackError, ConfigurationError, DestinationError
 from streaming.batch.java_errors import CAUSE, first_line
 from streaming.batch.stores import in_store, send
 
@@ -27,7 +28,7 @@ MARK = "_checkback_table"
 _LASTING = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
 _LASTING_IN_JAVA = re.compile(
     r"AccessControl|AccessDenied|ClassNotFound|FileAlreadyExists|FileNotFound|IllegalArgument|InvalidPath"
-    r"|NotDirectory|UnknownStore|UnsupportedFileSystem"
+    r"|NotDirectory|UnknownHost|UnknownStore|UnsupportedFileSystem"
 )
 """Exceptions that no waiting cures; a name node in safe mode, or a store that is away, comes back."""
 
@@ -113,22 +114,31 @@ def _entries_to_disk(folder: Path) -> None:
             raise
 
 
-def open_folder(destination: str, root: Folder) -> list[str]:
-    """Make a destination's folder, and give the names in it.
+@contextmanager
+def opening(destination: str, uri: str) -> Iterator[None]:
+    """Names the destination in errors of its folder.
 
     Raises:
         ConfigurationError: it cannot be made or read, and waiting does not help.
         DestinationError: its store does not answer, or not now.
     """
     try:
-        root.make("")
-        return root.children()
+        yield
+    except CheckbackError:
+        raise
     except Exception as error:  # Java's exceptions come as py4j's
         problem = first_line(error)
         lasting = isinstance(error, _LASTING) or _LASTING_IN_JAVA.search(problem.partition(CAUSE)[0])
         raise (ConfigurationError if lasting else DestinationError)(
-            f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {problem}."
+            f"sinks.tables.{destination}: the folder {uri} cannot be made or read: {problem}."
         ) from error
+
+
+def open_folder(destination: str, root: Folder) -> list[str]:
+    """Make a destination's folder, and give the names in it; raises what :func:`opening` does."""
+    with opening(destination, root.uri):
+        root.make("")
+        return root.children()
 
 
 def refuse_deleted(root: Folder, mark: str) -> None:

@@ -183,7 +183,7 @@ class TransactionJob:
         trial.try_transaction(sink, own.query_id)
         step("take over")
         self._take(take_over, claim, JobGroup(sink, own.query_id), own)  # 3
-        rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
+        rules.take(BatchSettings.of(settings), settings.sinks.places, in_kafka)
         self._policy = PolicyInForce(spark, folder, access, rules.first_new, self._audit(sink, access))
         self._observation.read_to(checkpoint.read_to())
         preconditions = self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4

@@ -6,7 +6,7 @@ batch that was never begun, and an unfinished one is finished under those it was
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -45,6 +45,8 @@ class BatchSettings:
     routes: Routes = field(default_factory=Routes)
     version: int = _FIRST_VERSION
     """``state.RULES_VERSION`` of the program that began the batch."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Of the tables in ``routes``; none in files of earlier versions."""
 
     @classmethod
     def of(cls, settings: Settings) -> "BatchSettings":
@@ -55,7 +57,8 @@ class BatchSettings:
         """
         routes = Routes.of([(rule.topic, rule.to) for rule in settings.sinks.rules])
         choice = settings.transactions.on_exhausted
-        return cls(settings.transactions, fingerprint(choice), routes, RULES_VERSION)
+        places = {name: settings.sinks.places[name] for name in routes.tables()}
+        return cls(settings.transactions, fingerprint(choice), routes, RULES_VERSION, places)
 
     @classmethod
     def read(cls, content: bytes) -> "BatchSettings":
@@ -67,7 +70,8 @@ class BatchSettings:
             version, routes = int(found["version"]), Routes.of(found["sinks"])
             if version != RULES_VERSION:
                 return cls(routes=routes, version=version)
-            return cls(_transactions(found["transactions"]), found["listener"], routes, version)
+            places = dict(found.get("places", {}))
+            return cls(_transactions(found["transactions"]), found["listener"], routes, version, places)
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls(version=_UNREADABLE)
 
@@ -78,6 +82,7 @@ class BatchSettings:
             "transactions": self.transactions and self.transactions.model_dump(),
             "listener": self.listener,
             "sinks": self.routes.rules,
+            "places": self.places,
         }
         return json.dumps(found, indent=1).encode()
 
@@ -127,7 +132,7 @@ class SettingsInForce:
             )
         )
 
-    def judge(self, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
+    def judge(self, tables: Mapping[str, str], in_kafka: Callable[[int], bool]) -> None:
         """Whether :meth:`take` will do, before a job that still runs is taken over; changes nothing.
 
         Raises:
@@ -138,7 +143,7 @@ class SettingsInForce:
         if hindrance is not None and in_kafka(begun):
             raise hindrance
 
-    def take(self, wanted: BatchSettings, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
+    def take(self, wanted: BatchSettings, tables: Mapping[str, str], in_kafka: Callable[[int], bool]) -> None:
         """At start, when nobody else can begin a batch any more: let ``wanted`` hold from the next batch on.
 
         1. A batch that is unfinished is run next, under the rules it was begun with.
@@ -149,7 +154,7 @@ class SettingsInForce:
 
         Args:
             wanted: those of the settings.
-            tables: names of the destinations that there are.
+            tables: names of the destinations that there are, each with its place.
             in_kafka: whether Kafka has this batch of any state partition.
 
         Raises:
@@ -193,7 +198,7 @@ class SettingsInForce:
         for start in [start for start in self._starts() if start < needed]:
             self._checkpoint.remove(_FILES.name(start))
 
-    def _hindrance(self, batch: int, tables: Collection[str]) -> CheckbackError | None:
+    def _hindrance(self, batch: int, tables: Mapping[str, str]) -> CheckbackError | None:
         """Why this program, with these settings, cannot run the batch as it was begun."""
         rules = self.of_batch(batch)
         if rules.transactions is None:
@@ -203,11 +208,13 @@ class SettingsInForce:
                 "a part of it is in Kafka: start that version again, stop it when it has run for a moment, then start "
                 "this one."
             )
-        gone = [name for name in rules.routes.tables() if name not in tables]
+        names = rules.routes.tables()
+        gone = [name for name in names if name not in tables or tables[name] != rules.places.get(name, tables[name])]
         if gone:
+            places = ", ".join(f"{name} ({rules.places[name]})" if name in rules.places else name for name in gone)
             return ConfigurationError(
-                f"Batch {batch} was begun when messages went to {', '.join(gone)}, and must be finished there: put "
-                "that back into sinks.tables until the job has run for a moment; new batches follow the new rules."
+                f"Batch {batch} was begun when messages went to {places}, and must be finished there: put that back "
+                "into sinks.tables until the job has run for a moment; new batches follow the new rules."
             )
         choice = rules.transactions.on_exhausted
         try:
@@ -228,7 +235,7 @@ def judged_rules(
         ConfigurationError, CheckpointMismatchError: it cannot.
     """
     rules = SettingsInForce(folder, partial(missing_secrets, folder, settings.access.secrets))
-    rules.judge(settings.sinks.tables, in_kafka)
+    rules.judge(settings.sinks.places, in_kafka)
     forms: tuple[KeptForm[Any], ...] = (BARRED, POLICY)
     for form in forms:
         refuse_torn(folder, form, in_kafka, torn)

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from conf import KAFKA, ParquetFiles, PostgresqlTable, Settings
 from streaming.batch.failpoints import FailpointHook, no_failpoint
-from streaming.folders import folder_at
+from streaming.folders import folder_at, opening
 from streaming.tables.delta_table import DeltaTableDestination
 from streaming.tables.parquet_files import ParquetFilesDestination
 from streaming.tables.postgresql_table import PostgresqlDestination
@@ -26,7 +26,10 @@ def destinations_of(
     """
     if not (rules.any_routes() or settings.sinks.rules):
         return {}
-    destinations = {name: _destination(name, settings, spark, cluster) for name in settings.sinks.tables}
+    destinations: dict[str, Destination] = {}
+    for name, place in settings.sinks.places.items():
+        with opening(name, place):
+            destinations[name] = _destination(name, settings, spark, cluster)
     if only := [rule.topic for rule in settings.sinks.rules if KAFKA not in rule.to]:
         _LOGGER.info("For tables only: %s. Producers with delivery='direct' write there all the same.", ", ".join(only))
     for name, destination in destinations.items():
@@ -34,7 +37,9 @@ def destinations_of(
             _LOGGER.warning(
                 "Table %s is missing or empty, but had rules before. Stop and restore it if it had rows.", name
             )
-        try_staging(name, destination.root)
+        # those of PostgreSQL are all the checkpoint folder
+        others = {other: one.root for other, one in destinations.items() if one.root.uri != destination.root.uri}
+        try_staging(name, destination.root, others)
     return destinations
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take, first_line
-from streaming.folders import MARK, Folder, open_folder, refuse_deleted
+from streaming.folders import MARK, Folder, open_folder, opening, refuse_deleted
 from streaming.tables.staging import TABLE_SCHEMA
 
 _LOG = "_delta_log"
@@ -67,7 +67,8 @@ class DeltaTableDestination:
                 raise
         if problem:
             raise ConfigurationError(f"sinks.tables.{self._name}: the table in {self.root.uri} {problem}.")
-        self.root.make(MARK)
+        with opening(self._name, self.root.uri):
+            self.root.make(MARK)
         return _LOG in names or MARK in names
 
     def _unfit(self) -> str:

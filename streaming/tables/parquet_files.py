@@ -3,7 +3,7 @@
 from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.batch.java_errors import could_not_take, first_line
-from streaming.folders import MARK, Folder, open_folder, refuse_deleted
+from streaming.folders import MARK, Folder, open_folder, opening, refuse_deleted
 
 BATCH_FOLDER = "checkback_batch"
 """A folder's name is ``checkback_batch=<query id>-<destination>-<batch>``: readers know that form, and look into it."""
@@ -32,7 +32,8 @@ class ParquetFilesDestination:
                 f"sinks.tables.{self._name}: {self.root.uri} is a Delta table: set kind = 'delta', or name another "
                 "folder."
             )
-        self.root.make(MARK)
+        with opening(self._name, self.root.uri):
+            self.root.make(MARK)
         self._mark = MARK
         return any(name.startswith((MARK, BATCH_FOLDER)) for name in names)
 

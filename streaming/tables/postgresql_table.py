@@ -84,10 +84,10 @@ class PostgresqlDestination:
 
     def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable, source: str) -> None:
         self._name, self._source = name, source
+        self._note = f"checkback-committed-{name}.json"  # in the checkpoint folder: the newest batch that is committed
         self._jvm: Any = spark.sparkContext._jvm
         self.root = root
         self._settings = settings
-        self._committed = _BEFORE_ANY
         schema, dot, _ = settings.table.rpartition(".")
         progress = settings.progress_table
         self._table = _quoted(settings.table)
@@ -133,7 +133,7 @@ class PostgresqlDestination:
             with self._connection() as connection:
                 if self._write(connection, batch, _chunks(uris, self.root.store)):
                     connection.commit()
-                self._committed = batch.number
+            self.root.write(self._note, json.dumps([batch.query_id, batch.number]).encode())
         except (Py4JJavaError, OSError, pa.ArrowException) as error:
             raise could_not_take(self._name, batch.number, first_line(error)) from error
 
@@ -154,7 +154,13 @@ class PostgresqlDestination:
             lines = self._jvm.java.io.ByteArrayInputStream(copy_lines(chunk))
             copies.copyIn(f"COPY pg_temp.checkback_rows ({names}) FROM STDIN (FORMAT csv)", lines)
         with self._statement(connection, self._upsert(names)) as upsert:  # 3
-            upsert.executeUpdate()
+            written = int(upsert.executeUpdate())
+        rows = int(self._value(connection, "SELECT count(DISTINCT (id, half)) FROM pg_temp.checkback_rows"))
+        if written < rows:
+            raise ConfigurationError(
+                f"sinks.tables.{self._name}: {self._settings.url}: {self._table} took {written} of {rows} rows. A "
+                "trigger, rule or policy drops rows: remove it, and filter in a view."
+            )
         move_on = f"UPDATE {self._progress} SET batch = ? WHERE query = ? AND destination = ?"  # noqa: S608  (as below)
         with self._statement(connection, move_on) as moved:  # 4
             moved.setLong(1, batch.number)
@@ -169,17 +175,13 @@ class PostgresqlDestination:
 
     def _newest(self, connection: Any, batch: Batch) -> int:
         query = f"SELECT batch FROM {self._progress} WHERE query = ? AND destination = ? FOR UPDATE"  # noqa: S608  (quoted)
-        with self._statement(connection, query) as locked:
-            locked.setString(1, batch.query_id)
-            locked.setString(2, self._name)
-            found = locked.executeQuery()
-            found.next()
-            newest = int(found.getLong(1))
-        if newest < self._committed <= batch.number:
+        newest = int(self._value(connection, query, batch.query_id, self._name))
+        query, committed = json.loads(self.root.read(self._note)) if self.root.exists(self._note) else ("", _BEFORE_ANY)
+        if query == batch.query_id and newest < committed <= batch.number:
             _LOGGER.error(
                 "The database of destination %s has lost batches after %d, up to %d, which it had committed. Check for "
                 "a failover to a replica without them. Their messages are in cb.half.",
-                *(self._name, newest, self._committed),
+                *(self._name, newest, committed),
             )
         return newest
 
@@ -193,11 +195,7 @@ class PostgresqlDestination:
         )
 
     def _refuse_another_encoding(self, connection: Any) -> None:
-        with self._statement(connection, "SHOW server_encoding") as asked:
-            found = asked.executeQuery()
-            found.next()
-            encoding = str(found.getString(1))
-        if encoding != "UTF8":
+        if (encoding := self._value(connection, "SHOW server_encoding")) != "UTF8":
             raise ConfigurationError(
                 f"sinks.tables.{self._name}: {self._settings.url} has the encoding {encoding}, which cannot hold every "
                 "message: name a database with UTF8."
@@ -232,16 +230,14 @@ class PostgresqlDestination:
             )
 
     def _create_missing(self, connection: Any) -> bool:
+        # of several starts at once the others wait; a number of ours
+        self._value(connection, "SELECT 1 FROM pg_advisory_xact_lock(7239414)")
         # not IF NOT EXISTS, which asks for the right to create also when there is nothing to
         columns = ", ".join(f'"{column}" {kind}' for column, kind in COLUMNS.items())
         progress = "query text, destination text, batch bigint NOT NULL, PRIMARY KEY (query, destination)"
         there = []
         for table, shape in ((self._table, f"{columns}, PRIMARY KEY ({', '.join(KEY)})"), (self._progress, progress)):
-            with self._statement(connection, "SELECT to_regclass(?) IS NOT NULL") as asked:
-                asked.setString(1, table)
-                found = asked.executeQuery()
-                found.next()
-                there.append(bool(found.getBoolean(1)))
+            there.append(self._value(connection, "SELECT to_regclass(?) IS NOT NULL", table) == "t")
             if not there[-1]:
                 with self._statement(connection, f"CREATE TABLE {table} ({shape})") as create:
                     create.executeUpdate()
@@ -270,6 +266,15 @@ class PostgresqlDestination:
         finally:
             with contextlib.suppress(Py4JJavaError):
                 connection.close()  # what was not committed is rolled back
+
+    def _value(self, connection: Any, query: str, *parameters: str) -> str:
+        """Of the one row's first column."""
+        with self._statement(connection, query) as statement:
+            for number, parameter in enumerate(parameters, 1):
+                statement.setString(number, parameter)
+            row = statement.executeQuery()
+            row.next()
+            return str(row.getString(1))
 
     @staticmethod
     @contextlib.contextmanager

@@ -3,12 +3,13 @@
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.batch.failpoints import Failpoint, FailpointHook
 from streaming.batch.java_errors import could_not_take
@@ -131,16 +132,22 @@ class Publisher:
             _LOGGER.warning("Staged files in %s/%s could not be removed: %s", root.uri, name, error)
 
 
-def try_staging(name: str, root: Folder) -> None:
+def try_staging(name: str, root: Folder, others: Mapping[str, Folder]) -> None:
     """Stage rows as a task does, read them back as the driver does, and remove them.
 
     Raises:
+        ConfigurationError: the folder is also that of one of the ``others``, under another name.
         DestinationError: one of the two does not reach the folder.
     """
     folder = f"{_STAGING}/trial-{uuid.uuid4().hex}"
     trial = staged_trial(name, f"{root.uri}/{folder}/rows.parquet", root.store)
     _refuse_incomplete(trial, 0, root.store)
+    same = [other for other, its in others.items() if its.exists(folder)]
     root.remove(folder)
+    if same:
+        raise ConfigurationError(
+            f"sinks.tables: {name} and {same[0]} are the same folder, {root.uri}: name another one."
+        )
 
 
 def _refuse_incomplete(staged: StagedFile, batch: int, store: str) -> None:

@@ -69,10 +69,15 @@ class StagedFile(NamedTuple):
 
 
 def trial_rows() -> pa.RecordBatch:
-    """A row with all columns and a row with nulls, each text as long as ``docs/protocol.md`` allows."""
-    row = {"id": "i" * 64, "topic": "t" * 249, "producer_group": "g" * 255, "half": "0:0", "headers": [], "batch": 0}
-    full = {"partition": 0, "key": b"", "value": b"", "headers": [{"key": "k", "value": b""}], "half": "0:1"}
-    return pa.RecordBatch.from_pylist([row, row | full], TABLE_SCHEMA)
+    """A row with nulls, and two with all columns that differ in ``half`` alone.
+
+    Texts are as long as ``docs/protocol.md`` allows, numbers as large as Kafka's.
+    """
+    row = {"id": "i" * 64 + "#1000000", "topic": "t" * 249, "producer_group": "g" * 255, "headers": [], "batch": 2**53}
+    full = {"partition": 2**31 - 1, "key": b"", "value": b"", "headers": [{"key": "k", "value": b""}]}
+    rows = (row, row | full, row | full)
+    halves = [one | {"half": f"{2**31 - 1}:{2**63 - 1 - number}"} for number, one in enumerate(rows)]
+    return pa.RecordBatch.from_pylist(halves, TABLE_SCHEMA)
 
 
 def staged_trial(destination: str, file: str, store: str) -> StagedFile:

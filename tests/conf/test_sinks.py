@@ -72,6 +72,14 @@ def test_a_password_may_come_from_the_environment(tmp_path: Path, monkeypatch: p
             '[sinks.tables]\na = { kind = "delta", path = "x" }\nb = { kind = "parquet", path = "x/" }\n',
             "a and b are the same place",
         ),
+        (
+            '[sinks.tables]\na = { kind = "delta", path = "/x" }\nb = { kind = "parquet", path = "/x/y" }\n',
+            "one of a and b is in the folder of the other",
+        ),
+        (
+            TABLES + '[sinks.tables.b]\nkind = "postgresql"\nurl = "jdbc:postgresql://db/shop?ssl=true"\n',
+            "warehouse and b are the same place",
+        ),
     ],
 )
 def test_what_cannot_be_is_named(text: str, said: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Job:
     def start(self, tolerance_ms: int = 10 * MINUTE, **transactions: Any) -> None:
         given = {"segment_size": 64, "timer_slack": "1ms", "timeout": "1h", **transactions}
         rules = SettingsInForce(LocalFolder(self._stream.checkpoint))
-        rules.take(BatchSettings.of(Settings.model_validate({"transactions": given})), (), lambda _batch: True)
+        rules.take(BatchSettings.of(Settings.model_validate({"transactions": given})), {}, lambda _batch: True)
         self._stream.start(rules.policies(), tolerance_ms)
 
     def die(self, after_ms: int, *rows: dict[str, Any]) -> None:

@@ -53,7 +53,7 @@ class Job:
         sinks = {"rules": list(routes), "tables": given}
         wanted = BatchSettings.of(Settings.model_validate({"transactions": transactions, "sinks": sinks}))
         rules = SettingsInForce(LocalFolder(self._folder), self.hindrance)
-        rules.take(wanted, tables, lambda _batch: self.in_kafka)
+        rules.take(wanted, {name: f"/{name}" for name in tables}, lambda _batch: self.in_kafka)
         return rules
 
 

@@ -44,7 +44,7 @@ class Crash:
 def publisher(settings: Settings, spark: SparkSession, failpoint: FailpointHook = no_failpoint) -> Publisher | None:
     """That of a driver which has just started; the newest batch is in Kafka."""
     rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
-    rules.take(BatchSettings.of(settings), settings.sinks.tables, lambda _batch: True)
+    rules.take(BatchSettings.of(settings), settings.sinks.places, lambda _batch: True)
     return publisher_of(rules, destinations_of(settings, spark, rules, "cluster"), failpoint)
 
 

@@ -5,10 +5,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from checkback.exceptions import ConfigurationError
 from streaming.batch.batch import Batch
 from streaming.folders import LocalFolder
 from streaming.tables.parquet_files import ParquetFilesDestination
+from streaming.tables.publishing import try_staging
+from tests.place import Place
+from tests.streaming.tables.driver import publisher
 from tests.tables import parquet_table
 
 
@@ -21,6 +26,25 @@ def test_two_destinations_in_one_folder_keep_both_batches(tmp_path: Path) -> Non
         for _ in range(2):
             ParquetFilesDestination(name, LocalFolder(tmp_path)).publish(batch, f"_staged/{name}", ["rows.parquet"])
     assert sorted(row["id"] for row in parquet_table(tmp_path).read()) == ["first", "second"]
+
+
+def test_one_folder_under_two_names_is_refused(tmp_path: Path) -> None:
+    """Also where the settings cannot compare them: two names of a name node, two mounts."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "other").symlink_to(tmp_path / "folder")
+    roots = {name: LocalFolder(tmp_path / name) for name in ("folder", "other")}
+    with pytest.raises(ConfigurationError, match="folder and other are the same folder"):
+        try_staging("folder", roots["folder"], {"other": roots["other"]})
+    try_staging("folder", roots["folder"], {"other": LocalFolder(tmp_path)})
+
+
+def test_a_folder_that_cannot_be_named_is_a_mistake_of_the_settings(place: Place, spark: SparkSession) -> None:
+    for path in ("foo://bar/x", "hdfs://no-such-host.invalid/x"):
+        settings = place.settings(
+            sinks=parquet_table(Path("x")).sinks() | {"tables": {"files": {"kind": "parquet", "path": path}}}
+        )
+        with pytest.raises(ConfigurationError, match=r"^sinks\.tables\.files: the folder"):
+            publisher(settings, spark)
 
 
 def test_a_batch_that_an_earlier_version_has_moved_into_place_is_not_moved_again(tmp_path: Path) -> None:

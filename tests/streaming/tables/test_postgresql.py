@@ -2,6 +2,7 @@
 
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,9 +148,30 @@ def test_batches_that_a_failover_has_lost_are_logged(
         driver.run(number, messages(ORDERS, number))
     assert not caplog.records
     progress = table.replace("messages", "checkback_progress")
-    database.run(f"DELETE FROM {table} WHERE batch > 0", f"UPDATE {progress} SET batch = 0")  # noqa: S608  (ours)
-    driver.run(3, messages(ORDERS, 3))
+    lost = f"UPDATE {progress} SET batch = 0 WHERE query <> 'checkback-source'"  # noqa: S608  (ours)
+    database.run(f"DELETE FROM {table} WHERE batch > 0", lost)  # noqa: S608  (ours)
+    query.driver(warehouse.sinks()).run(3, messages(ORDERS, 3))  # a failover ends the job, too
     assert "destination warehouse has lost batches after 0, up to 2" in caplog.text
+
+
+def test_a_trigger_that_drops_rows_is_refused(query: Query, warehouse: Table, database: Database) -> None:
+    table, driver = warehouse.settings["table"], query.driver(warehouse.sinks())
+    drops = f"{table.partition('.')[0]}.drops"
+    database.run(
+        f"CREATE FUNCTION {drops}() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF new.id = ''tx-1'' THEN RETURN NULL; END IF; RETURN new; END'",
+        f"CREATE TRIGGER drops BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {drops}()",
+    )
+    with pytest.raises(ConfigurationError, match=r"took 1 of 2 rows\. A trigger"):
+        driver.run(0, messages(ORDERS, 1, 2))
+    assert warehouse.read() == []
+
+
+def test_first_starts_at_once_all_succeed(place: Place, spark: SparkSession, database: Database) -> None:
+    schema = postgresql_table(database).settings["table"].partition(".")[0]
+    tables = [database.settings(table=f"{schema}.messages{number % 4}") for number in range(8)]
+    with ThreadPoolExecutor(len(tables)) as pool:
+        list(pool.map(lambda table: publisher(settings_of(place, table), spark), tables))
 
 
 def test_a_large_staged_file_is_read_in_pieces(tmp_path: Path) -> None:
@@ -208,6 +230,10 @@ def test_tables_made_by_hand_need_no_right_to_create(query: Query, database: Dat
         ("ALTER TABLE {0}.messages ADD COLUMN more int NOT NULL", "more"),
         ("ALTER TABLE {0}.messages ALTER COLUMN key SET NOT NULL", "key"),
         ("ALTER TABLE {0}.messages ALTER COLUMN topic TYPE varchar(99)", "too long for type character varying(99)"),
+        ("ALTER TABLE {0}.messages ALTER COLUMN id TYPE varchar(64)", "too long for type character varying(64)"),
+        ("ALTER TABLE {0}.messages ALTER COLUMN half TYPE varchar(20)", "too long for type character varying(20)"),
+        ("ALTER TABLE {0}.messages ALTER COLUMN partition TYPE smallint", "smallint out of range"),
+        ("ALTER TABLE {0}.messages ADD UNIQUE (key)", "duplicate key value violates unique constraint"),
         ("ALTER TABLE {0}.messages ALTER COLUMN headers TYPE jsonb[] USING NULL", "headers"),
         ("ALTER TABLE {0}.messages ADD CHECK (partition IS NOT NULL)", "check constraint"),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from checkback.exceptions import ConfigurationError
 from streaming.batch.failpoints import Failpoint
 from tests.streaming.tables.driver import Crash, CrashError, Query, messages, publisher
 from tests.tables import Table
@@ -23,3 +24,16 @@ def test_a_message_of_a_batch_cut_off_is_not_lost_when_the_rules_change(query: Q
     driver.run(1, messages(topic, 2))
     assert [row["id"] for row in other.read()] == ["tx-1"]
     assert [record.value for record in query.place.read(topic)] == [b"2"]
+
+
+def test_a_batch_cut_off_is_finished_in_the_same_place(query: Query, table: Table, other: Table) -> None:
+    """Under swapped names one table would have the batch twice, or another one never."""
+    rules = {"rules": [{"topic": "*", "to": [table.name, other.name]}]}
+    tables = {table.name: table.settings, other.name: other.settings}
+    with pytest.raises(CrashError):
+        query.driver(rules | {"tables": tables}, Crash(Failpoint.BETWEEN_DESTINATIONS)).run(0, messages("orders", 1))
+    swapped = {table.name: other.settings, other.name: table.settings}
+    with pytest.raises(ConfigurationError, match=rf"went to {table.name} \(.*\), {other.name} \(.*, and must be"):
+        query.driver(rules | {"tables": swapped})
+    query.driver(rules | {"tables": tables}).run(0, messages("orders", 1))
+    assert [row["id"] for row in [*table.read(), *other.read()]] == ["tx-1", "tx-1"]
