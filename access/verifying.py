@@ -103,7 +103,7 @@ class Verifier:
     """Of one policy. ``keys`` are the secrets; a key without one fits nothing."""
 
     def __init__(self, policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> None:
-        remembering = lru_cache(_MOST_GROUPS)  # anybody may make groups up
+        remembering = lru_cache(_MOST_GROUPS)  # a client can invent groups
         self.may_sign: Callable[[str, Writer], _Keys | None] = remembering(partial(_may_sign, policy, keys))
         """Of a group and a writer: the keys that may sign, by id; None if nothing has to be signed."""
 

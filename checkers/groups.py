@@ -5,7 +5,7 @@ to come. What all groups have together (memory, connections) is shared among the
 share, or for something that this process has run out of, is not held against its endpoints.
 
 A check for which there is no room, or nobody to be asked, is postponed: it waits in Kafka (:mod:`checkers.behind`).
-Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it, and kept there.
+If a group has no endpoint, only a few of its checks are answered *unreachable*, so that people see it, and kept.
 
 A check whose lane is being settled (:mod:`checkers.settling`) keeps its room until that is done.
 """

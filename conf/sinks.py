@@ -4,9 +4,9 @@ import os
 import posixpath
 import re
 from itertools import combinations
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from conf.sections import Section
 
@@ -38,7 +38,7 @@ def _resolved(path: str) -> str:
     if scheme == "file":
         return os.path.realpath(f"/{rest.lstrip('/')}")
     host, _, folder = rest.removeprefix("//").partition("/")
-    return f"{scheme}://{host}/{posixpath.normpath(folder.strip('/'))}"
+    return f"{scheme}://{host}/{posixpath.normpath(folder.strip('/'))}".removesuffix("/.")
 
 
 def _without_password(url: str) -> str:
@@ -115,6 +115,14 @@ class SinksSettings(Section):
     def places(self) -> dict[str, str]:
         """Of each table."""
         return {name: table.place for name, table in self.tables.items()}
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _with_more_than_a_password(cls, tables: dict[str, Any]) -> dict[str, Any]:
+        """The others are from the environment, which a command shares that has no settings of the table."""
+        return {
+            name: table for name, table in tables.items() if not isinstance(table, dict) or {*table} != {"password"}
+        }
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

@@ -5,7 +5,7 @@ from time import time_ns
 
 from access.credentials import Caller, Credentials
 from access.files import PolicyAndKeys, PolicyFiles
-from access.policy import acts_for, judge
+from access.policy import AccessPolicy, acts_for, judge
 from checkback.wire.protocol import Topics
 from checkback.wire.signature import NotTrustedError
 from checkback.wire.signed_records import SigningKey
@@ -34,7 +34,9 @@ class Accounts:
         self.in_flight = BytesInFlight()
         self.streams = BytesInFlight(_STREAMS_BYTES)
         self._files = PolicyFiles(access) if access.policy else None
-        self._judging: tuple[PolicyAndKeys, Credentials] | None = None
+        self._policy: PolicyAndKeys | None = None
+        """That of ``_credentials``."""
+        self._credentials = Credentials(AccessPolicy(), {})
 
     @property
     def wanted(self) -> bool:
@@ -55,18 +57,22 @@ class Accounts:
         return self._caller(lambda credentials: credentials.of_bearer(authorization))
 
     def _caller(self, read: Callable[[Credentials], Caller]) -> Caller:
-        judging = self._now()
+        in_force = self._now()
+        if in_force is None:
+            return ANYBODY
+        if self._policy is not in_force:
+            self._policy, self._credentials = in_force, Credentials(in_force.policy, in_force.keys)
         try:
-            return ANYBODY if judging is None else read(judging[1])
+            return read(self._credentials)
         except NotTrustedError as error:
             raise GatewayError(RefusalReason.WHO, str(error)) from None
 
     def may_act(self, caller: Caller, group: str) -> bool:
         """Whether somebody may send, end and answer as a producer group."""
-        judging = self._now()
-        if judging is None:
+        in_force = self._now()
+        if in_force is None:
             return True
-        policy, keys = judging[0]
+        policy, keys = in_force
         account = policy.accounts.get(caller.account)
         shown = account is not None and caller.key_id in {*account.keys} & keys.keys()
         return shown and acts_for(policy, caller.account, group)
@@ -80,10 +86,10 @@ class Accounts:
 
     def refuse_topic(self, caller: Caller, group: str, topic: str) -> None:
         """Raises GatewayError where he may not have a message delivered to a topic as this group."""
-        judging = self._now()
-        if judging is None:
+        in_force = self._now()
+        if in_force is None:
             return
-        verdict = judge(judging[0].policy, group, topic, self._own, caller.account)
+        verdict = judge(in_force.policy, group, topic, self._own, caller.account)
         if not verdict.allowed:
             raise GatewayError(RefusalReason.RIGHTS, verdict.reason)
 
@@ -93,10 +99,10 @@ class Accounts:
         Raises:
             GatewayError: no account of the group has a key with a secret here.
         """
-        judging = self._now()
-        if judging is None:
+        in_force = self._now()
+        if in_force is None:
             return None
-        policy, keys = judging[0]
+        policy, keys = in_force
         named = [key for name in policy.of_group(group) for key in policy.accounts[name].keys]
         if not named:
             return None
@@ -105,10 +111,5 @@ class Accounts:
                 return keys[key]
         raise GatewayError(RefusalReason.RIGHTS, f"access.secrets of this gateway has no key of group {group}")
 
-    def _now(self) -> tuple[PolicyAndKeys, Credentials] | None:
-        if self._files is None:
-            return None
-        now = self._files.now()
-        if self._judging is None or self._judging[0] is not now:
-            self._judging = now, Credentials(now.policy, now.keys)
-        return self._judging
+    def _now(self) -> PolicyAndKeys | None:
+        return None if self._files is None else self._files.now()

@@ -28,9 +28,9 @@ MARK = "_checkback_table"
 _LASTING = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
 _LASTING_IN_JAVA = re.compile(
     r"AccessControl|AccessDenied|ClassNotFound|FileAlreadyExists|FileNotFound|IllegalArgument|InvalidPath"
-    r"|NotDirectory|UnknownHost|UnknownStore|UnsupportedFileSystem"
+    r"|NotDirectory|UnknownStore|UnsupportedFileSystem"
 )
-"""Exceptions that no waiting cures; a name node in safe mode, or a store that is away, comes back."""
+"""Exceptions that no waiting cures; a name node in safe mode, a store that is away, or a name server comes back."""
 
 
 class Folder(Protocol):
@@ -128,7 +128,8 @@ def opening(destination: str, uri: str) -> Iterator[None]:
         raise
     except Exception as error:  # Java's exceptions come as py4j's
         problem = first_line(error)
-        lasting = isinstance(error, _LASTING) or _LASTING_IN_JAVA.search(problem.partition(CAUSE)[0])
+        in_java = _LASTING_IN_JAVA.search(problem.partition(CAUSE)[0]) and "UnknownHostException" not in problem
+        lasting = isinstance(error, _LASTING) or in_java
         raise (ConfigurationError if lasting else DestinationError)(
             f"sinks.tables.{destination}: the folder {uri} cannot be made or read: {problem}."
         ) from error
@@ -141,9 +142,9 @@ def open_folder(destination: str, root: Folder) -> list[str]:
         return root.children()
 
 
-def refuse_deleted(root: Folder, mark: str) -> None:
-    """Raise FileNotFoundError if a destination's folder has lost the ``mark`` that the start has made in it."""
-    if not root.exists(mark):
+def refuse_deleted(root: Folder) -> None:
+    """Raise FileNotFoundError if a destination's folder has lost :data:`MARK`, which the start writes into it."""
+    if not root.exists(MARK):
         raise FileNotFoundError(f"{root.uri} was deleted while the job ran. Restore it, or a start makes an empty one")
 
 

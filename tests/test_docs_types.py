@@ -29,7 +29,9 @@ from checkback.sql.transaction_log import SqlTransactionLog
 app: Any  # Flask's, as what is mounted in it: their own types do not fit one another
 ASGIMiddleware: Any
 DispatcherMiddleware: Any
+deltalake: Any
 duckdb: Any
+pandas: Any
 psycopg: Any
 pyarrow: Any
 engine: Engine

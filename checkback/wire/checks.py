@@ -146,8 +146,8 @@ class CheckRequest:
         if self.key is not None:
             ours.append((KEY, self.key))
         count, limit_ms = len(self.messages), self.ask_limit_ms
-        seldom = ((MESSAGES, count), (LEFT_OUT, self.left_out), (LANE, self.lane), (ASK_LIMIT_MS, limit_ms))
-        ours += [(name, str(said).encode()) for name, said in seldom if said]
+        optional = ((MESSAGES, count), (LEFT_OUT, self.left_out), (LANE, self.lane), (ASK_LIMIT_MS, limit_ms))
+        ours += [(name, str(value).encode()) for name, value in optional if value]
         value = pack(self.messages) if self.messages else self.value
         return self.transaction_id.encode(), value, [*ours, *self.headers]
 

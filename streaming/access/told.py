@@ -28,7 +28,7 @@ class NotAllowed:
     """Why a producer group may not send to a topic; remembers what it has said."""
 
     def __init__(self, policy: AccessPolicy, own: Topics) -> None:
-        remembering = lru_cache(_MOST_NAMES)  # anybody may make names up
+        remembering = lru_cache(_MOST_NAMES)  # a producer can invent names
         self.reason: Callable[[str, str], str] = remembering(
             lambda group, topic: judge(policy, group, topic, own).reason
         )

@@ -96,7 +96,7 @@ class PartitionReport:
     held: str = "[]"
     """Which messages are held, and which of those held before were tried again: see :func:`summed_counts`."""
     refused: str = "[]"
-    """How many records the access policy has refused: likewise."""
+    """How many records the access policy has refused: see :func:`summed_counts`."""
     staged: str = "[]"
     """Files that tables are to take: fields of :class:`streaming.tables.staging.StagedFile`."""
 

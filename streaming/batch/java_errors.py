@@ -7,12 +7,13 @@ from py4j.protocol import Py4JJavaError
 from checkback.exceptions import DestinationError
 
 CAUSE = "; cause: "
+_OF_POSTGRESQL = "org.postgresql.util.PSQLException: "
 
 
 def first_line(error: Exception) -> str:
     """The first line of an exception, without Java's stack and without a full stop, and that of its deepest cause."""
     java: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    lines = [str(java.toString()) if isinstance(error, Py4JJavaError) else str(error)]
+    lines = [str(java.toString()).removeprefix(_OF_POSTGRESQL) if isinstance(error, Py4JJavaError) else str(error)]
     while java is not None and (cause := java.getCause()) is not None:
         lines[1:], java = [str(cause.toString())], cause
     first, *deepest = (next(iter(line.strip().splitlines()), repr(error)).rstrip(".") for line in lines)

@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def destinations_of(
-    settings: Settings, spark: SparkSession, rules: RoutingInForce, cluster: str
+    settings: Settings, spark: SparkSession, rules: RoutingInForce, cluster: str | None
 ) -> dict[str, Destination]:
     """All tables, ready to be written to; none when every message goes to Kafka. The checkpoint is left as it is.
 
@@ -50,11 +50,11 @@ def publisher_of(
     return Publisher(destinations, rules, failpoint) if rules.any_routes() else None
 
 
-def _destination(name: str, settings: Settings, spark: SparkSession, cluster: str) -> Destination:
+def _destination(name: str, settings: Settings, spark: SparkSession, cluster: str | None) -> Destination:
     table = settings.sinks.tables[name]
     if isinstance(table, ParquetFiles):
         return ParquetFilesDestination(name, folder_at(spark, table.path))
     if isinstance(table, PostgresqlTable):
-        source = f"{settings.kafka.topics.half} in cluster {cluster}"
+        source = f"{settings.kafka.topics.half} in cluster {cluster or ''}"
         return PostgresqlDestination(name, spark, folder_at(spark, settings.job.checkpoint), table, source)
     return DeltaTableDestination(name, spark, folder_at(spark, table.path))

@@ -87,7 +87,7 @@ class DeltaTableDestination:
         paths = [f"{self.root.uri}/{folder}/{file}" for file in files]
         literally = {"ignoreMissingFiles": "false", "__globPaths__": "false"}  # a name may look like a pattern
         try:
-            refuse_deleted(self.root, MARK)
+            refuse_deleted(self.root)
             rows = self._spark.read.options(**literally).parquet(*paths)
             write = rows.write.format("delta").mode("append")
             application = f"checkback-{batch.query_id}-{self._name}"

@@ -17,7 +17,7 @@ class ParquetFilesDestination:
     """
 
     def __init__(self, name: str, root: Folder) -> None:
-        self._name, self._mark = name, ""
+        self._name = name
         self.root = root
 
     def prepare(self) -> bool:
@@ -34,7 +34,6 @@ class ParquetFilesDestination:
             )
         with opening(self._name, self.root.uri):
             self.root.make(MARK)
-        self._mark = MARK
         return any(name.startswith((MARK, BATCH_FOLDER)) for name in names)
 
     def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
@@ -51,7 +50,7 @@ class ParquetFilesDestination:
         target = f"{BATCH_FOLDER}={batch.query_id}-{self._name}-{batch.number:010d}"
         unnamed = f"{BATCH_FOLDER}={batch.query_id}-{batch.number:010d}"  # as up to November 2026
         try:
-            refuse_deleted(self.root, self._mark)
+            refuse_deleted(self.root)
             if self.root.exists(target) or self.root.exists(unnamed):
                 return
             self.root.make(whole)

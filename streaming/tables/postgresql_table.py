@@ -215,18 +215,18 @@ class PostgresqlDestination:
     def _refuse_another_source(self, connection: Any) -> None:
         """Positions of half messages are unique in one cluster and prefix only, so another's rows would be replaced."""
         own = int.from_bytes(hashlib.sha256(self._source.encode()).digest()[:8], "big", signed=True)
-        with self._statement(connection, f"INSERT INTO {self._progress} AS p {_SOURCE}") as asked:
-            asked.setLong(1, own)
-            asked.setString(2, self._table)
-            found = asked.executeQuery()
-            found.next()
-            table, owner = str(found.getString(1)), int(found.getLong(2))
+        with self._statement(connection, f"INSERT INTO {self._progress} AS p {_SOURCE}") as claim:
+            claim.setLong(1, own)
+            claim.setString(2, self._table)
+            row = claim.executeQuery()
+            row.next()
+            table, owner = str(row.getString(1)), int(row.getLong(2))
         connection.commit()
         if owner != own:
             forget = f"DELETE FROM {self._progress} WHERE query = '{SOURCE}' AND destination = '{table}';"  # noqa: S608  (for people)
             raise ConfigurationError(
-                f"sinks.tables.{self._name}: {self._settings.url}: {table} has rows of another half topic, not of "
-                f"{self._source}. Name another table. To hand this one over, stop the other job and run: {forget}"
+                f"sinks.tables.{self._name}: {self._settings.url}: {table} belongs to a job with another half topic "
+                f"than {self._source}. Name another table. To hand this one over, stop that job and run: {forget}"
             )
 
     def _create_missing(self, connection: Any) -> bool:
@@ -288,11 +288,8 @@ class PostgresqlDestination:
 
 
 def _may_pass(error: Py4JJavaError) -> bool:
-    said = error.java_exception
-    if "UnknownHost" in str(said.getCause()):
-        return False
     try:
-        return str(said.getSQLState()).startswith(_TRANSIENT)
+        return str(error.java_exception.getSQLState()).startswith(_TRANSIENT)
     except Py4JError:  # not the database's
         return False
 

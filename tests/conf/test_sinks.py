@@ -49,6 +49,12 @@ def test_a_password_may_come_from_the_environment(tmp_path: Path, monkeypatch: p
     assert (table.user, table.password.get_secret_value()) == ("u", "other")
 
 
+def test_a_password_alone_configures_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``checkback status`` in the job's shell has no settings of the table."""
+    monkeypatch.setenv("CHECKBACK_SINKS__TABLES__WAREHOUSE__PASSWORD", "geheim")
+    assert load(settings_file(tmp_path, "")).sinks.tables == {}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -72,9 +78,12 @@ def test_a_password_may_come_from_the_environment(tmp_path: Path, monkeypatch: p
             '[sinks.tables]\na = { kind = "delta", path = "x" }\nb = { kind = "parquet", path = "x/" }\n',
             "a and b are the same place",
         ),
-        (
-            '[sinks.tables]\na = { kind = "delta", path = "/x" }\nb = { kind = "parquet", path = "/x/y" }\n',
-            "one of a and b is in the folder of the other",
+        *(
+            (
+                f'[sinks.tables]\na = {{kind = "delta", path = "{outer}"}}\nb = {{kind = "delta", path = "{inner}"}}\n',
+                "one of a and b is in the folder of the other",
+            )
+            for outer, inner in (("/x", "/x/y"), ("/x/y", "/x"), ("s3a://bucket", "s3a://bucket/y"))
         ),
         (
             TABLES + '[sinks.tables.b]\nkind = "postgresql"\nurl = "jdbc:postgresql://db/shop?ssl=true"\n',

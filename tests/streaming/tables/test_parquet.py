@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import CheckbackError, ConfigurationError, DestinationError
 from streaming.batch.batch import Batch
-from streaming.folders import LocalFolder
+from streaming.folders import MARK, LocalFolder
 from streaming.tables.parquet_files import ParquetFilesDestination
 from streaming.tables.publishing import try_staging
 from tests.place import Place
@@ -19,6 +19,7 @@ from tests.tables import parquet_table
 
 def test_two_destinations_in_one_folder_keep_both_batches(tmp_path: Path) -> None:
     """Under names that the settings cannot compare, such as two mounts of one file system."""
+    (tmp_path / MARK).mkdir()
     for name in ("first", "second"):
         (tmp_path / "_staged" / name).mkdir(parents=True)
         pq.write_table(pa.table({"id": [name]}), tmp_path / "_staged" / name / "rows.parquet")
@@ -38,20 +39,24 @@ def test_one_folder_under_two_names_is_refused(tmp_path: Path) -> None:
     try_staging("folder", roots["folder"], {"other": LocalFolder(tmp_path)})
 
 
-def test_a_folder_that_cannot_be_named_is_a_mistake_of_the_settings(place: Place, spark: SparkSession) -> None:
-    for path in ("foo://bar/x", "hdfs://no-such-host.invalid/x"):
-        settings = place.settings(
-            sinks=parquet_table(Path("x")).sinks() | {"tables": {"files": {"kind": "parquet", "path": path}}}
-        )
-        with pytest.raises(ConfigurationError, match=r"^sinks\.tables\.files: the folder"):
-            publisher(settings, spark)
+@pytest.mark.parametrize(
+    ("path", "kind"), [("foo://bar/x", ConfigurationError), ("hdfs://no-such-host.invalid/x", DestinationError)]
+)
+def test_a_folder_that_cannot_be_opened_names_its_table(
+    place: Place, spark: SparkSession, path: str, kind: type[CheckbackError]
+) -> None:
+    """No waiting cures a scheme that is not known; a name server that is down comes back."""
+    sinks = {"rules": [{"topic": "*", "to": ["files"]}], "tables": {"files": {"kind": "parquet", "path": path}}}
+    with pytest.raises(kind, match=r"^sinks\.tables\.files: the folder"):
+        publisher(place.settings(sinks=sinks), spark)
 
 
 def test_a_batch_that_an_earlier_version_has_moved_into_place_is_not_moved_again(tmp_path: Path) -> None:
-    (tmp_path / "checkback_batch=query-0000000007").mkdir()
+    for folder in ("checkback_batch=query-0000000007", MARK):
+        (tmp_path / folder).mkdir()
     batch = Batch("query", 7, "", every_partition_writes=False)
     ParquetFilesDestination("files", LocalFolder(tmp_path)).publish(batch, "_staged", ["rows.parquet"])
-    assert [path.name for path in tmp_path.iterdir()] == ["checkback_batch=query-0000000007"]
+    assert {path.name for path in tmp_path.iterdir()} == {"checkback_batch=query-0000000007", MARK}
 
 
 def test_a_batch_lists_no_folder_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

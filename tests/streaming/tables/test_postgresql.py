@@ -94,10 +94,15 @@ def test_a_wrong_password(place: Place, spark: SparkSession, warehouse: Table) -
     assert "wrong horse" not in said
 
 
-def test_a_database_or_a_host_that_is_not_there(place: Place, spark: SparkSession, database: Database) -> None:
-    assert "does not exist" in refused(place, spark, database.settings(url=database.url + "x"))
+def test_a_database_that_is_not_there(place: Place, spark: SparkSession, database: Database) -> None:
+    assert "used: FATAL: database" in refused(place, spark, database.settings(url=database.url + "x"))
+
+
+def test_a_host_that_is_not_known_may_become_known(place: Place, spark: SparkSession, database: Database) -> None:
+    """A name server can be down, too."""
     nowhere = database.settings(url="jdbc:postgresql://no-such-host.invalid/postgres")
-    assert "no-such-host.invalid" in refused(place, spark, nowhere)
+    with pytest.raises(DestinationError, match=r"sinks\.tables\.warehouse: .*no-such-host\.invalid"):
+        publisher(settings_of(place, nowhere), spark)
 
 
 def test_a_server_that_is_down_may_come_up_again(place: Place, spark: SparkSession, database: Database) -> None:
@@ -269,12 +274,12 @@ def test_another_half_topics_rows_are_not_replaced(
     query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1))
     other = replace(place, topics=Topics(prefix=f"{place.topics.prefix}other."))
     said = refused(other, spark, warehouse.settings)
-    assert "has rows of another half topic" in said
+    assert "belongs to a job with another half topic" in said
     assert [row["id"] for row in warehouse.read()] == ["tx-1"]
     query.driver(warehouse.sinks()).run(1, messages(ORDERS, 2))  # its own goes on
     database.run(said.partition("and run: ")[2])
     publisher(settings_of(other, warehouse.settings), spark)
-    assert "has rows of another half topic" in refused(place, spark, warehouse.settings)
+    assert "belongs to a job with another half topic" in refused(place, spark, warehouse.settings)
 
 
 def test_two_that_start_at_once_do_not_both_get_a_table(
