@@ -3,7 +3,7 @@
 from state.allowance import Allowance, RunLimits
 from state.codec import segment_from_bytes, segment_to_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf, open_by_topic
-from state.outcome_kinds import NOT_WRITTEN, USAGE_COLUMNS, OutcomeKind
+from state.outcome_kinds import NOT_WRITTEN, TIMER, TIMER_SLOT_MS, USAGE_COLUMNS, OutcomeKind
 from state.outcome_reading import (
     AnswerTold,
     Counts,
@@ -56,6 +56,8 @@ __all__ = [
     "SETTLED",
     "SUM",
     "TABLE",
+    "TIMER",
+    "TIMER_SLOT_MS",
     "UNDECIDED",
     "USAGE_COLUMNS",
     "WAIT_EDGES_MS",

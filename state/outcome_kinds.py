@@ -43,5 +43,10 @@ NOT_WRITTEN = (
 )
 """What no topic gets."""
 
+TIMER = "timer"
+"""Name of the tally of segments whose timers are due in a slot, its size."""
+TIMER_SLOT_MS = 2_000
+"""Slots are numbered from 1970, in 32 bits."""
+
 USAGE_COLUMNS = ("half_offset", "ingested_ms", "attempt", "check_max")
 """Columns of outcomes that hold the numbers of a :class:`~state.usage.Usage`, for want of another use."""

@@ -14,7 +14,7 @@ from checkback.wire.lanes import LaneFact
 from checkback.wire.protocol import CONTESTED
 from state.content import value_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf
-from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
+from state.outcome_kinds import TIMER, TIMER_SLOT_MS, USAGE_COLUMNS, OutcomeKind
 from state.policy import Policy
 from state.rows import BUNDLE, NO_LANE, OUTCOME_FIELDS, Column, Rows, objects
 from state.table import FOR_OPERATORS, UNDECIDED, Effect, EffectCodes, Event, EventCodes, State, StateCodes
@@ -285,6 +285,10 @@ class Collector:
                 reason=objects(list(counts)),
                 half_offset=np.fromiter(counts.values(), np.int64, len(counts)),
             )
+
+    def timer(self, due_ms: int) -> None:
+        """When the timer of a segment is due."""
+        self._tallies[Tally(TIMER, "", due_ms // TIMER_SLOT_MS)] += 1
 
     def measured(self, name: str, waits_ms: Column) -> None:
         """How long things took (int64[n] ms); negative ones, of clocks that disagree, count as 0."""

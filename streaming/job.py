@@ -23,7 +23,7 @@ from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
 from streaming import trial
-from streaming.access.policy_in_force import PolicyFile, PolicyInForce, policy_file
+from streaming.access.policy_in_force import PolicyFile, PolicyInForce
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.brokers.client import SinkSettings
@@ -31,11 +31,12 @@ from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.checkpoint.place import on_this_machine, refuse_silent_master, refuse_unfit_place
+from streaming.checkpoint.place import on_this_machine
 from streaming.executors import try_executors
-from streaming.fairness.fairness import Fairness
+from streaming.fairness.fairness import Fairness, StateCount
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
+from streaming.idle_wait import IdleWait
 from streaming.later.forwarding import Forwarder
 from streaming.observing.audit import AuditTrail, refusals
 from streaming.observing.executors_now import ExecutorsNow
@@ -96,6 +97,7 @@ class TransactionJob:
         self._serving = Serving(settings, self._observation)
         self._job_group: JobGroup | None = None
         self._query: StreamingQuery | None = None
+        self._idle: IdleWait | None = None
         self._reports = ProgressReports()
         self._checks: CheckService | None = None
         self._forwarder: Forwarder | None = None
@@ -157,7 +159,7 @@ class TransactionJob:
         settings, sink = self._settings, SinkSettings.of(self._settings, self._failpoint)
         step = self._observation.start_up.step
         step("look at settings, topics and clock")
-        access, local_query_id = self._usable(sink), trial.try_folder(settings.job.checkpoint)
+        access, local_query_id = trial.usable(settings, sink), trial.try_folder(settings.job.checkpoint)
         checks = self._check_service()
         half_partitions = self._checked_topics(sink)
         clock = compared_clock(sink, settings.job.clock_tolerance)
@@ -187,10 +189,11 @@ class TransactionJob:
         self._policy = PolicyInForce(spark, folder, access, rules.first_new, self._audit(sink, access))
         self._observation.read_to(checkpoint.read_to())
         preconditions = self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
-        self._observation.few_ops = lambda: preconditions.few_ops
-        fairness = self._fairness = Fairness(spark, settings, essence, self._observation.counted)
+        self._warn_of(access, preconditions)
+        fairness = self._fairness = Fairness(spark, settings, essence, self._counted)
         self._beside.callback(fairness.stop)
-        ends = EndsInPlan(spark)
+        ends, self._idle = EndsInPlan(spark), IdleWait(sink, settings.job.clock_tolerance)
+        self._rest.callback(self._idle.close)
         self._sink = ExactlyOnceSink(
             sink,
             checkpoint,
@@ -200,17 +203,20 @@ class TransactionJob:
             publisher_of(rules, tables, self._failpoint),
             HalfLogs(checkpoint, sink.client(), sink.topics, ends),
         )
-        self._sink.before_evaluation(self._before)
+        self._sink.around_batches(self._before, self._idle)
         step("start the query, and plan the first batch")
         frame = outcome_frame(spark, settings, rules.policies(settings.kafka.topics.retry("")), self._failpoint, ends)
         self._query = start_query(frame, settings, self._sink)
         fairness.watch(self._query, clock.now_ms)
-        self._reports = ProgressReports()
         if checks is not None and self._checks is None:
             checks.start()
         self._checks = checks
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(Forwarder(sink, checkpoint, partial(claim.refuse_another, own), clock.now_ms))
+
+    def _warn_of(self, access: PolicyFile, preconditions: BatchPreconditions) -> None:
+        self._observation.policy_wrong = lambda: access.wrong
+        self._observation.few_ops = lambda: preconditions.few_ops
 
     def _check_service(self) -> CheckService | None:
         """The one of this process, which outlives a query; None: checks are answered elsewhere."""
@@ -223,17 +229,6 @@ class TransactionJob:
         claim.refuse_others(self._runs)
         self._runs.add(own.run)
         group.refuse_truncated(take_over.take())
-
-    def _usable(self, sink: SinkSettings) -> PolicyFile:
-        """Whether options and files that the settings name can be used."""
-        if self._settings.job.tracing:
-            trial.try_tracing()
-        trial.try_options(sink)
-        refuse_unfit_place(self._settings.job.checkpoint, self._settings.job.master)
-        refuse_silent_master(self._settings.job.master)
-        access = policy_file(self._settings)
-        self._observation.policy_wrong = lambda: access.wrong
-        return access
 
     def _own_spark(self, sink: SinkSettings) -> SparkSession:
         spark = build_session(self._settings)
@@ -381,10 +376,16 @@ class TransactionJob:
         if self._observer:
             self._observer(report)
 
+    def _counted(self, count: StateCount) -> None:
+        self._observation.counted(count.still_open)
+        if self._idle is not None:
+            self._idle.begin_with(count.timeouts_ms)
+
     def _watched(self, progress: Any) -> None:
         """What nothing depends on must not end the job."""
         try:
-            found = self._observation.progress(progress)
+            waited_ms = self._idle.waited_ms(progress["batchId"]) if self._idle else 0
+            found = self._observation.progress(progress, waited_ms)
             if found is not None and self._job_group is not None:
                 self._job_group.read_to(found.read_to)
         except (KeyError, TypeError, ValueError, KafkaException):

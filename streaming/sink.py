@@ -19,6 +19,7 @@ from streaming.batch.failpoints import Failpoint
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
+from streaming.idle_wait import IdleWait
 from streaming.kafka_sink.partition_writer import contents_of, write_partition
 from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
@@ -60,6 +61,7 @@ class ExactlyOnceSink:
         publisher: Publisher | None = None,
         half_logs: HalfLogs | None = None,
     ) -> None:
+        self._idle: IdleWait | None = None
         self._half_logs = half_logs
         self._state_partitions = state_partitions
         self._publisher = publisher
@@ -73,13 +75,18 @@ class ExactlyOnceSink:
         self._stopping = False
         self._before_evaluation: Callable[[int], None] = lambda _batch: None
 
-    def before_evaluation(self, act: Callable[[int], None]) -> None:
-        """Have this done before each batch is evaluated, in the thread that runs it; what it raises ends the query."""
-        self._before_evaluation = act
+    def around_batches(self, before: Callable[[int], None], idle: IdleWait | None = None) -> None:
+        """Call ``before`` before each evaluation, in its thread, and wait after batches without work.
+
+        What ``before`` raises ends the query.
+        """
+        self._before_evaluation, self._idle = before, idle
 
     def stop_before_next_batch(self) -> None:
         """Let the batch in hand be finished, and end the query with :class:`StopRequestedError` at the next one."""
         self._stopping = True
+        if self._idle is not None:
+            self._idle.stop()
 
     def __call__(self, outcomes: DataFrame, number: int) -> None:
         """Write one batch."""
@@ -113,9 +120,12 @@ class ExactlyOnceSink:
             published = self._publisher.publish(batch, plan, staged)  # 2
         if every_partition:
             self._all_wrote(number, now)
+        seconds = max(0.0, time.time() - entry.time_ms / 1000)
+        report = replace(_summed(number, reports, published), seconds=seconds)
         if self._observer:
-            seconds = max(0.0, time.time() - entry.time_ms / 1000)
-            self._observer(replace(_summed(number, reports, published), seconds=seconds))
+            self._observer(report)
+        if self._idle:
+            self._idle.after(report, entry)
         self._preconditions.after()
         self._settings.failpoint(Failpoint.BATCH_ENDS, number)
 

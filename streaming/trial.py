@@ -21,10 +21,12 @@ from checkback.operations.topic_facts import allowed_of
 from checkback.operations.topics import admin_client
 from checkback.wire.groups import claim_group
 from conf import Settings
+from streaming.access.policy_in_force import PolicyFile, policy_file
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.checkpoint.folder import FACTS_FILE, CheckpointFacts, compare, complete
 from streaming.checkpoint.grown import as_grown
+from streaming.checkpoint.place import refuse_silent_master, refuse_unfit_place
 from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
@@ -32,6 +34,16 @@ from streaming.query import kafka_source
 _LOGGER = logging.getLogger(__name__)
 _OPTIONS = "kafka.sink_options or kafka.security"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def usable(settings: Settings, sink: SinkSettings) -> PolicyFile:
+    """Try options and files that the settings name; returns the policy file."""
+    if settings.job.tracing:
+        try_tracing()
+    try_options(sink)
+    refuse_unfit_place(settings.job.checkpoint, settings.job.master)
+    refuse_silent_master(settings.job.master)
+    return policy_file(settings)
 
 
 def try_options(settings: SinkSettings) -> None:

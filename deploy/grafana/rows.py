@@ -47,7 +47,7 @@ _FLOW = (
     ),
     Panel(
         "Since the last batch",
-        "Also when nothing is sent a batch ends every second or two. Above two minutes the job stalls.",
+        "A job without work also ends a batch every five seconds. Above two minutes the job stalls.",
         "s",
         (Query(f"time() - max (checkback_batch_end_timestamp_seconds{{{OF_JOB}}})", "seconds"),),
         kind="stat",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import add
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from py4j.protocol import Py4JError
@@ -40,7 +40,10 @@ _LOOK_SECONDS = 2.0
 _VALID_MS, _RENEWED_BEFORE_MS = 300_000, 240_000
 _MOST_GROUPS = 1_000
 _COLUMNS = ("open", "open_bytes", "delayed", "parked")
-_SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string"
+_SCHEMA = (
+    "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string, "
+    "timeouts_ms array<long>"
+)
 _NOBODY = ""
 
 
@@ -63,7 +66,8 @@ class Fairness:
     1. :meth:`before` tells the tasks whose half messages they do not take in.
     2. :meth:`after` learns what the batch has read and changed, and says how much the next one may read.
     3. Two minutes after the start the state is counted, once, in a thread of its own: quotas know from then on, and
-       ``on_count`` what is undecided. ``essence`` shortens the text of an error that keeps it from being counted.
+       ``on_count`` what is undecided and when timers are due.
+       ``essence`` shortens the text of an error that keeps it from being counted.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class Fairness:
         spark: SparkSession,
         settings: Settings,
         essence: Callable[[str], str],
-        on_count: Callable[[OpenBySegment], None] = lambda _still_open: None,
+        on_count: Callable[["StateCount"], None] = lambda _count: None,
     ) -> None:
         self._spark = spark
         self._checkpoint, self._kafka = settings.job.checkpoint, settings.kafka
@@ -171,7 +175,7 @@ class Fairness:
         with self._lock:
             self._quotas.begin_with(batch, counted.usages)
             self._state_bytes.begin_with(batch, counted.state_bytes)
-        self._on_count(counted.still_open)
+        self._on_count(counted)
 
 
 def keep_notices(
@@ -205,6 +209,8 @@ class StateCount(NamedTuple):
     state_bytes: int
     """As it is stored."""
     still_open: OpenBySegment
+    timeouts_ms: frozenset[int]
+    """Of segments: a timer fires when the watermark is behind it."""
 
 
 def usage_in_state(spark: SparkSession, checkpoint: str, batch: int, retry_prefix: str) -> StateCount:
@@ -214,11 +220,12 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int, retry_prefi
         PySparkException, Py4JError: Spark has forgotten that state by now, or its folder is away.
     """
     stored = spark.read.format("statestore").option("batchId", batch).load(path_of_state(spark, checkpoint))
-    contents = stored.selectExpr("key.half_partition", "value.groupState.content")
+    contents = stored.selectExpr("key.half_partition", "value.groupState.content", "value.timeoutTimestamp")
     found = contents.mapInPandas(partial(_counted, retry_prefix), _SCHEMA).collect()
     groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]
     still_open = open_by_segment(row["still_open"] for row in found if row["group"] == _NOBODY)
-    return StateCount(summed(groups), sum(row["state_bytes"] for row in found), still_open)
+    timeouts_ms = frozenset(timeout_ms for row in found for timeout_ms in row["timeouts_ms"])
+    return StateCount(summed(groups), sum(row["state_bytes"] for row in found), still_open, timeouts_ms)
 
 
 def _counted(retry_prefix: str, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -228,6 +235,7 @@ def _counted(retry_prefix: str, frames: Iterator[pd.DataFrame]) -> Iterator[pd.D
         places = zip(frame["half_partition"].tolist(), segments, strict=True)
         still_open = {(partition, one.first_offset): one.open_by_topic() for partition, one in places}
         size = sum(len(content) for content in frame["content"])
-        rows = [(group, *usage, 0, "") for group, usage in usages.items()]
-        rows.append((_NOBODY, 0, 0, 0, 0, size, open_to_json({place: of for place, of in still_open.items() if of})))
-        yield pd.DataFrame(rows, columns=["group", *_COLUMNS, "state_bytes", "still_open"])
+        rows: list[tuple[Any, ...]] = [(group, *usage, 0, "", []) for group, usage in usages.items()]
+        undecided = open_to_json({place: of for place, of in still_open.items() if of})
+        rows.append((_NOBODY, 0, 0, 0, 0, size, undecided, frame["timeoutTimestamp"].unique().tolist()))
+        yield pd.DataFrame(rows, columns=["group", *_COLUMNS, "state_bytes", "still_open", "timeouts_ms"])

@@ -18,7 +18,7 @@ from checkback.wire.json_reading import read_object
 from checkback.wire.protocol import Topics
 from checkback.wire.signed_records import SigningKey
 from conf.secrets_file import own_key
-from state import Tallies, Usages, add_open, counts_of, summed, usages_of
+from state import TIMER, Tallies, Usages, add_open, counts_of, summed, usages_of
 from streaming.batch.batch import (
     SIZES,
     Batch,
@@ -158,17 +158,19 @@ class _Task:
             raise
 
     def _skipped(self) -> PartitionReport:
-        """What happened is not told twice; how the state stands now, nobody else tells this driver."""
+        """What happened is not reported twice; only this report tells the driver how the state stands now."""
         report = PartitionReport(self._partition, skipped=True)
-        sizes, usages = Counter[str](), list[Usages]()
+        sizes, usages, timers = Counter[str](), list[Usages](), Tallies()
         still_open: OpenBySegment = {}
         for piece in self._batches:
-            sizes.update({name: number for name, number in counts_of(piece).plain.items() if name in SIZES})
+            counts = counts_of(piece)
+            sizes.update({name: number for name, number in counts.plain.items() if name in SIZES})
+            timers.update({tally: number for tally, number in counts.told_apart.items() if tally.name == TIMER})
             add_open(piece, still_open)
             usages.append(usages_of(piece))
         self._batches.refuse_missing()
         report.counts, report.usages = json.dumps(sizes), json.dumps(summed(usages))
-        report.still_open = open_to_json(still_open)
+        report.still_open, report.tallies = open_to_json(still_open), counts_to_json(timers)
         return report
 
     def _written(self, transaction: KafkaTransaction, limits: KnownLimits) -> PartitionReport:

@@ -116,12 +116,12 @@ class Observation:
         """The state was counted."""
         self._open.begin_with(still_open)
 
-    def progress(self, said: Mapping[str, Any]) -> BatchProgress | None:
-        """What Spark says of a batch; None when that was said before."""
+    def progress(self, said: Mapping[str, Any], waited_ms: int = 0) -> BatchProgress | None:
+        """Take in Spark's report of a batch, which waited for so long at its end; None if it is an old one."""
         number = int(said["batchId"])
         if self._last is not None and number <= self._last.facts.number:
             return None
-        found = batch_progress(said)
+        found = batch_progress(said, waited_ms)
         with self._lock:
             self._last = found
             self._batches.append(found.facts)

@@ -33,9 +33,11 @@ class BatchProgress:
     """That have state."""
 
 
-def batch_progress(progress: Mapping[str, Any]) -> BatchProgress:
-    """Of a ``StreamingQueryProgress``."""
-    took = progress["durationMs"] or {}
+def batch_progress(progress: Mapping[str, Any], waited_ms: int = 0) -> BatchProgress:
+    """Of a ``StreamingQueryProgress``; the batch's last ``waited_ms`` were no work."""
+    took = dict(progress["durationMs"] or {})
+    for name in took.keys() & {"addBatch", "triggerExecution"}:
+        took[name] -= waited_ms
     seconds = took.get("triggerExecution", 0) / 1000
     records = read_to = None
     for source in progress["sources"]:

@@ -148,7 +148,7 @@ def segment_function(
                 timeout_ms = max(result.timer_ms - clock_tolerance_ms - 1, group_state.getCurrentWatermarkMs() + 1)
                 group_state.setTimeoutTimestamp(timeout_ms)
         sizes = {"state_bytes": len(kept), "state_bytes_before": len(stored)}
-        yield from _batches([result.outcomes, _counted({**_read(arrivals), **sizes})], half_partition)
+        yield from _batches([result.outcomes, _counted({**_read(arrivals), **sizes}, result.timer_ms)], half_partition)
 
     return step
 
@@ -183,10 +183,12 @@ def _read(arrivals: Arrivals) -> dict[str, int]:
     return {"read": arrivals.count, "read_bytes": arrivals.content_bytes()}
 
 
-def _counted(numbers: dict[str, int]) -> Rows:
-    made = Collector()
-    made.count(numbers)
-    return made.rows()
+def _counted(numbers: dict[str, int], timer_ms: int | None = None) -> Rows:
+    collector = Collector()
+    collector.count(numbers)
+    if timer_ms is not None:
+        collector.timer(timer_ms)
+    return collector.rows()
 
 
 def _batches(parts: list[Rows], half_partition: int) -> Iterator[pa.RecordBatch]:

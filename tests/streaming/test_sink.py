@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
-from state import OutcomeKind
-from streaming.batch.batch import Batch
+from state import TIMER, OutcomeKind, Tally
+from streaming.batch.batch import Batch, summed_counts
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.checkpoint.progress import transactional_id
 from streaming.kafka_sink.partition_writer import write_partition
@@ -61,6 +61,7 @@ def test_of_a_batch_that_is_skipped_the_driver_learns_how_the_state_stands(
         outcome("", kind=OutcomeKind.USAGE, half_offset=3, ingested_ms=20, attempt=1, check_max=2),
         outcome("", **count, reason="state_bytes", half_offset=50),
         outcome("", **count, reason="committed", half_offset=1),
+        *(outcome("", kind=OutcomeKind.COUNT, reason=name, attempt=8, half_offset=1) for name in (TIMER, "decision")),
     )
     first, again = (write_partition(settings, batch(0, query_id), 0, rows(*said)) for _ in range(2))
     assert (again.skipped, again.written) == (True, 0)
@@ -69,6 +70,7 @@ def test_of_a_batch_that_is_skipped_the_driver_learns_how_the_state_stands(
     assert json.loads(again.usages) == {"shop": [3, 20, 1, 2]}
     assert json.loads(first.counts) == {"state_bytes": 50, "committed": 1}
     assert json.loads(again.counts) == {"state_bytes": 50}
+    assert summed_counts(Tally, [again.tallies]) == {Tally(TIMER, "shop", 8): 1}
 
 
 def test_another_batch_of_the_same_number_stops_the_job(place: Place, settings: SinkSettings, query_id: str) -> None:

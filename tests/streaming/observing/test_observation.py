@@ -55,6 +55,11 @@ def test_what_spark_says_of_a_batch() -> None:
     assert found.segments == 3
 
 
+def test_a_wait_at_the_end_of_a_batch_is_no_work() -> None:
+    waited = progress(durationMs={"addBatch": 4_400, "walCommit": 20, "triggerExecution": 4_500})
+    assert batch_progress(waited, waited_ms=4_000).facts == batch_progress(progress()).facts
+
+
 def test_what_is_open_is_of_the_last_batch_that_said_so() -> None:
     open_now = OpenTransactions()
     open_now.changed(0, {ONE: {ORDERS: OpenOf(3, 100)}, TWO: {ORDERS: OpenOf(2, 50)}})

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
-from state import BUNDLE, NOT_WRITTEN, Event, OutcomeKind, Policies, Policy, RunLimits
+from state import BUNDLE, NOT_WRITTEN, TIMER, TIMER_SLOT_MS, Event, OutcomeKind, Policies, Policy, RunLimits
 from streaming.batch.headers import Headers, packed_headers
 from streaming.stateful.broken import OP_EVENTS
 from streaming.stateful.decode import CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND, OTHER_HALF_KIND
@@ -40,6 +40,8 @@ class Stream:
         self.outcomes: list[dict[str, Any]] = []
         self.runs: list[tuple[int, list[dict[str, Any]]]] = []
         """Batches by their number, as they were run, and what came out of each."""
+        self.timer_slots: set[int] = set()
+        """In which timers are due, as the batches report them."""
         self.dies = False
         """Whether Spark's commit log gets no further batch."""
         self._query: Any = None
@@ -78,7 +80,9 @@ class Stream:
         return self.outcomes[before:]
 
     def _collect(self, frame: DataFrame, number: int) -> None:
-        made = [row.asDict() for row in frame.collect() if row.kind not in NOT_WRITTEN]
+        rows = frame.collect()
+        self.timer_slots |= {row.attempt for row in rows if row.reason == TIMER}
+        made = [row.asDict() for row in rows if row.kind not in NOT_WRITTEN]
         self.runs.append((number, made))
         self.outcomes += made
         if self.dies and made:
@@ -134,6 +138,7 @@ def test_a_commit_delivers_in_the_batch_it_comes_in(stream: Stream) -> None:
 
 def test_timers_check_at_the_interval_and_park_in_the_end(stream: Stream) -> None:
     stream.feed(0, half(1))
+    assert stream.timer_slots == {(START_MS + 6_000) // TIMER_SLOT_MS}
     assert stream.feed(5_000) == []
     assert kinds(stream.feed(6_001)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
     assert kinds(stream.feed(7_000, op(1, Event.CHECK_UNKNOWN, 1))) == [(OutcomeKind.STATUS, "tx-1")]
