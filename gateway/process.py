@@ -15,7 +15,8 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from checkback.answering.advertising import announced_url
-from checkback.answering.http_connections import BoundedConnection, BoundedServer
+from checkback.answering.http_connections import BoundedConnection
+from checkback.answering.http_server import BoundedServer
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.client_options import of_reaching

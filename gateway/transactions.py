@@ -16,7 +16,13 @@ from checkback.kafka.transport import ANY_PARTITION, Appended, OutgoingRecord
 from checkback.listener import LocalTransactionState
 from checkback.producing.arguments import message_of
 from checkback.producing.ops import OpContent, op_record
-from checkback.wire.limits import MAX_HEADERS, refuse_several_too_large, refuse_too_large
+from checkback.wire.limits import (
+    MAX_HEADERS,
+    MESSAGE_BYTES,
+    content_bytes,
+    refuse_several_too_large,
+    refuse_too_large,
+)
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import (
     ID,
@@ -201,7 +207,7 @@ class GatewayTransactions:
             record = half._replace(topic=self._topics.half, partition=partition)
             return record if signing is None else signed(record, signing, now_ms)
 
-        size = sum(len(message.value or b"") for message in messages)
+        size = sum(content_bytes(one.key, one.value, one.headers) + MESSAGE_BYTES for one in messages)
         appended = await self._write(await converted(size, record_of))
         if signing is None:
             return HalfPosition(partition, appended.offset)

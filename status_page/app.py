@@ -102,13 +102,18 @@ class _Programs:
         """Of their own, because slow pages may take all others."""
         return CapacityLimiter(2)
 
+    @cached_property
+    def _of_probes(self) -> CapacityLimiter:
+        """Of their own, because large metrics may take those."""
+        return CapacityLimiter(2)
+
     async def scraped(self, request: Request) -> Response:
         """All metrics, or those named (``name[]``), in the format that is accepted."""
         return await to_thread.run_sync(self._scraped, request, limiter=self._threads)
 
     async def healthy(self, _: Request) -> Response:
         """200 as long as the job can be asked how it stands. Whether it stalls, the metrics say."""
-        facts = await to_thread.run_sync(self._site.view.facts, limiter=self._threads)
+        facts = await to_thread.run_sync(self._site.view.facts, limiter=self._of_probes)
         return JSONResponse({"job": facts.job, "version": facts.version, "batch": facts.batch and facts.batch.number})
 
     def _scraped(self, request: Request) -> Response:

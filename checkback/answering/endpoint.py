@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from checkback.answering.advertising import announced_url, foreign_answer, refuse_unreachable
 from checkback.answering.app import Keys, check_app
-from checkback.answering.http_connections import BoundedConnection, BoundedServer
+from checkback.answering.http_connections import BoundedConnection
+from checkback.answering.http_server import BoundedServer
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child

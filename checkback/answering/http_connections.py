@@ -1,142 +1,87 @@
-"""Our own HTTP servers: strict framing, bounds of connections, and probes that are answered without free files."""
+"""Connections of our own HTTP servers: bounds of their number, and turns in which the loop parses what they send."""
 
 import asyncio
-import contextlib
-import errno
 import logging
 import math
-import os
-import re
-import socket
+from asyncio.sslproto import SSLProtocol
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from heapq import nsmallest
+from ipaddress import ip_address
 from operator import attrgetter
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, h11  # type: ignore[attr-defined]  # its own, without an export
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from checkback.answering.http_framing import Framing
 
 _LOGGER = logging.getLogger(__name__)
 _LOG_SECONDS = 60.0
 _warned_at: dict[str, float] = {}
-_OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-_ACCEPTED_AT_ONCE = 10
-_HANDSHAKE_SECONDS = 10.0
-_HANDSHAKES = 200
-"""At work at once: uvloop takes 0.4 MiB for each TLS connection."""
 _PROBES = frozenset({"/healthz", "/live", "/ready", "/metrics"})
 _PROBE_LINES = tuple(f"GET {path} ".encode() for path in _PROBES)
-_READS_A_TURN = 20
-"""That a loop parses in a turn. With the start of its answer one takes 1.5 ms: 3,000 at once stopped it for 4.6 s."""
-_READ_BYTES = 32 << 10
-"""So many more of a read count as one more read: 200 connections with large bodies stopped a loop for 0.5 s."""
-_SPARE_FILES = 16
-_SPARE_SECONDS = 2.0
-"""For a request on one of them, and for its answer."""
-_HEAD_BYTES = 16 * 1024
-_HEAD_LINES = 200
-"""Of a head that comes in one read, which h11 does not bound: parsing one of 15,000 lines took 80 ms."""
-_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
+_TURN_SECONDS = 0.01
+"""In which a loop parses requests before it does other things; as long again for probes. 3,000 requests in one turn
+stopped it for 4.6 s."""
+SPARE_SECONDS = 2
+"""For a request on one of the spare files, and for its answer."""
+_PROBES_OF_ONE = 2
 _BEHIND_BYTES = 16 * 1024
 """That a client may send behind a request before it has the answer: 3,000 long polls held 484 MiB."""
-_SMALL_CHUNKS = 500
-_CHUNK_BYTES = 128
-"""Of further chunks on average. A read of 256 KiB has 43,000 chunks of one byte, and parsing them took 2 s."""
 
 
-class _StrictLines(h11._receivebuffer.ReceiveBuffer):  # noqa: SLF001  (h11 exports no way to be strict)
-    """Refuses what a proxy may read in another way: an LF without CR, a line that continues another, two lengths."""
-
-    def maybe_extract_lines(self) -> Any:
-        size = len(self)
-        lines = super().maybe_extract_lines()
-        if lines is not None and size - len(self) != sum(map(len, lines)) + 2 * len(lines) + 2:
-            raise h11.RemoteProtocolError("A line ends without CR.")
-        if size - len(self) > _HEAD_BYTES or len(lines or ()) > _HEAD_LINES:
-            raise h11.RemoteProtocolError("The head of the request is too large.")
-        lengths = [line for line in lines or () if line.lower().startswith(b"content-length")]
-        if len(lengths) > 1 or any(b"," in line for line in lengths):
-            raise h11.RemoteProtocolError("A body has one Content-Length.")
-        if any(line.startswith((b" ", b"\t")) for line in lines or ()):
-            raise h11.RemoteProtocolError("A line continues the one before.")
-        return lines
-
-    def maybe_extract_next_line(self) -> Any:
-        line = super().maybe_extract_next_line()
-        if line is not None and not _CHUNK_SIZE.fullmatch(line):
-            raise h11.RemoteProtocolError("The line before a chunk is not its size alone.")
-        return line
-
-
-class _Framing(h11.Connection):
-    """Counts the chunks of a body."""
-
-    def __init__(self) -> None:
-        super().__init__(h11.SERVER)
-        self._receive_buffer = _StrictLines()
+class _InTurn(Protocol):
+    network: str
 
     @property
-    def behind(self) -> int:
-        """Bytes that came behind a request which is not answered yet."""
-        return len(self._receive_buffer) if self.their_state is h11.DONE else 0
+    def is_probe(self) -> bool: ...
 
-    def next_event(self) -> Any:
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            self._left = _SMALL_CHUNKS
-            if event.http_version not in {b"1.0", b"1.1"}:
-                raise h11.RemoteProtocolError("The version is neither HTTP/1.0 nor HTTP/1.1.")
-            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
-                raise h11.RemoteProtocolError("A body has either Content-Length or Transfer-Encoding.")
-        elif isinstance(event, h11.Data):
-            self._left += len(event.data) // _CHUNK_BYTES - 1
-            if self._left < 0:
-                raise h11.RemoteProtocolError("The chunks of the body are too small.")
-        return event
+    def parse(self) -> None: ...
 
 
-class _Reads:
-    """Data that a loop's connections have received. Each turn parses some of it: of each address, probes apart."""
+class Turns:
+    """Turns of a loop, in which connections parse what they have received: probes first, and each address in turn."""
 
     def __init__(self) -> None:
-        self._left = 0
-        self._turns = False
-        self._waiting: dict[tuple[str | None, bool], deque[BoundedConnection]] = {}
+        self._ends = 0.0
+        self._turning = False
+        self._probes: dict[str, deque[_InTurn]] = {}
+        self._others: dict[str, deque[_InTurn]] = {}
 
-    def add(self, connection: "BoundedConnection", data: bytes) -> bool:
-        """Whether it may be parsed now. Else ``connection.parse`` is called in one of the next turns."""
-        if not self._turns:
-            self._turns, self._left = True, _READS_A_TURN
+    def admit(self, connection: "_InTurn") -> bool:
+        """Whether it may parse now. Else ``connection.parse`` is called in one of the next turns."""
+        if not self._turning:
+            self._turning, self._ends = True, monotonic() + _TURN_SECONDS
             asyncio.get_running_loop().call_soon(self._turn)
-        self._left -= connection.cost
-        if self._left >= 0:
-            return True
-        address = connection.client and connection.client[0]
-        self._waiting.setdefault((address, data.startswith(_PROBE_LINES)), deque()).append(connection)
-        return False
+        elif self._others or self._probes or monotonic() >= self._ends:
+            waiting = self._probes if connection.is_probe else self._others
+            waiting.setdefault(connection.network, deque()).append(connection)
+            return False
+        return True
 
     def _turn(self) -> None:
-        self._turns = bool(self._waiting)
-        if self._turns:
+        self._turning = bool(self._others or self._probes)
+        if self._turning:
             asyncio.get_running_loop().call_soon(self._turn)
-        left = _READS_A_TURN
-        while self._waiting and left > 0:
-            key = next(iter(self._waiting))
-            reads = self._waiting.pop(key)
-            connection = reads.popleft()
-            if reads:
-                self._waiting[key] = reads  # behind the other addresses
-            left -= connection.cost
-            connection.parse()
+        for waiting in (self._probes, self._others):
+            self._ends = monotonic() + _TURN_SECONDS
+            while waiting:
+                network = next(iter(waiting))
+                connections = waiting.pop(network)
+                connection = connections.popleft()
+                if connections:
+                    waiting[network] = connections  # behind the other networks
+                connection.parse()
+                if monotonic() >= self._ends:
+                    break
 
 
-_reads = WeakKeyDictionary[asyncio.AbstractEventLoop, _Reads]()
+_turns = WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]()
 
 
 class BoundedConnection(H11Protocol):
@@ -148,7 +93,7 @@ class BoundedConnection(H11Protocol):
     of_address = most
     """Likewise of one address."""
     for_probes = 20
-    """Connections above all of these, on which only probes are answered."""
+    """Connections above all of these, on which only probes are answered; two of one address above its own."""
     idle_seconds = 30.0
     """A client that is waited for so long, and as long again while it sends a request, is not waited for any more."""
     spare = False
@@ -156,17 +101,20 @@ class BoundedConnection(H11Protocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.conn = self._framing = _Framing()
+        self.conn = self._framing = Framing()
         self.answered = 0.0
         self._seen: object = None
-        self._unparsed = b""
+        self._waits = False
+        self.network = ""
+        """The client's address, or the network of an IPv6 address, which is one client's."""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP's
         """See :class:`asyncio.Protocol`."""
         super().connection_made(transport)
         self.answered = self.loop.time()
-        self._timer = self.loop.call_later(_SPARE_SECONDS if self.spare else self.idle_seconds, self._look)
+        self.network = network_of(str(self.client[0]) if self.client else "")
+        self._timer = self.loop.call_later(SPARE_SECONDS if self.spare else self.idle_seconds, self._look)
         if self.spare or len(self.connections) > min(self.most, self.of_address):
             self._make_room()
 
@@ -176,30 +124,33 @@ class BoundedConnection(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        """See :class:`asyncio.Protocol`."""
-        waits = bool(self._unparsed)
-        self._unparsed += data
-        if waits:
+    @property
+    def is_probe(self) -> bool:
+        """Whether the next request asks how this process is."""
+        return self._framing.begins_with(_PROBE_LINES)
+
+    def handle_events(self) -> None:
+        """Called by uvicorn when data has come, and after an answer if another request is there already."""
+        if self._waits:
             return
-        if _reads.setdefault(self.loop, _Reads()).add(self, data):
+        if _turns.setdefault(self.loop, Turns()).admit(self):
             self.parse()
         else:
+            self._waits = True
+            self._unset_keepalive_if_required()
             self.transport.pause_reading()
 
-    @property
-    def cost(self) -> int:
-        """How many small reads take as long to parse as what has come."""
-        return 1 + len(self._unparsed) // _READ_BYTES
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: any client can ask for an upgrade, and uvicorn's advice is for WebSockets."""
 
     def parse(self) -> None:
         """Parse what has come."""
-        data, self._unparsed = self._unparsed, b""
+        self._waits = False
         if self.transport.is_closing():
             return
         if not self.flow.read_paused:
             self.transport.resume_reading()
-        super().data_received(data)
+        super().handle_events()
         if self._framing.behind > _BEHIND_BYTES:
             self.abort()
 
@@ -213,7 +164,7 @@ class BoundedConnection(H11Protocol):
     @property
     def asked(self) -> bool:
         """Whether an answer is under way, and the client is not waited for."""
-        if self._unparsed:  # the server is late, and not the client
+        if self._waits:  # the server is late, and not the client
             return True
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
@@ -234,17 +185,17 @@ class BoundedConnection(H11Protocol):
     def _make_room(self) -> None:
         ours: Any = self.connections
         crowd = ours if self.spare or len(ours) > self.most else ()
+        most = self.most + self.for_probes
         if len(ours) > self.most:
-            _warn_seldom("More than %d connections are open at an HTTP port: further ones end idle ones.", self.most)
+            warn_seldom("More than %d connections are open at an HTTP port: further ones end idle ones.", self.most)
         if not crowd:
-            address = self.client and self.client[0]
-            crowd = [other for other in ours if (other.client and other.client[0]) == address]
-            crowd = crowd if len(crowd) > self.of_address else ()
+            crowd = [other for other in ours if other.network == self.network]
+            crowd, most = (crowd, self.of_address + _PROBES_OF_ONE) if len(crowd) > self.of_address else ((), most)
         waiting = [other for other in crowd if not other.asked and other is not self]
         # several of very many: to look through all of them for each further one would stop the loop
         for longest in nsmallest(max(1, self.most // 100), waiting, key=attrgetter("answered")):
             longest.abort()
-        if not waiting and len(ours) > self.most + self.for_probes:
+        if not waiting and len(crowd or ours) > most:
             self.abort()
         if self.spare or (crowd and not waiting):
             self.app = partial(_probes_alone, self.app)
@@ -257,142 +208,63 @@ class BoundedConnection(H11Protocol):
         self._timer = self.loop.call_later(self.idle_seconds, self._look)
 
 
+class TlsConnection(SSLProtocol):
+    """Decrypts in turns of the loop: uvloop's own let 300 connections with records of one byte stop it for 2.9 s.
+
+    Reads are small, because the time of one has no bound, and each connection keeps room for one.
+    """
+
+    max_size = 32 << 10
+    """Bytes of a read."""
+    is_probe = False
+    """That is not known before they are decrypted."""
+    _received = 0
+    _raw: asyncio.Transport
+    _ssl_reading_paused: bool
+    _set_read_buffer_limits: Callable[[int], None]
+
+    def connection_made(self, transport: Any) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._raw = transport
+        client = transport.get_extra_info("peername")
+        self.network = network_of(str(client[0]) if client else "")
+        self._set_read_buffer_limits(self.max_size)
+        super().connection_made(transport)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`asyncio.BufferedProtocol`."""
+        self._received = nbytes
+        if _turns.setdefault(self._loop, Turns()).admit(self):
+            self.parse()
+        else:
+            self._raw.pause_reading()
+
+    def parse(self) -> None:
+        """Decrypt what has come."""
+        if self._raw.is_closing():
+            return
+        if not self._ssl_reading_paused:
+            self._raw.resume_reading()
+        super().buffer_updated(self._received)
+
+
 async def _probes_alone(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     busy = PlainTextResponse("Too many requests are being answered: try again later.\n", 503, {"connection": "close"})
     await (app if scope["path"] in _PROBES else busy)(scope, receive, send)
 
 
-class BoundedServer(uvicorn.Server):
-    """Accepts connections by itself: uvloop drops those for which there is no file, and asyncio waits for a second.
-
-    It keeps some files, and answers probes with them when the process has no others. Signals are the process's own.
-    ``options`` are uvicorn's.
-    """
-
-    def __init__(self, app: ASGIApp, connection: type[BoundedConnection], **options: Any) -> None:
-        config = uvicorn.Config(
-            app,
-            http=connection,
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # any client on this machine could state another address than its own
-            **options,
-        )
-        config.load()  # a certificate that is none is found now
-        super().__init__(config)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Take none."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn."""
-        await super().startup([])
-        self._spare = list[int]()
-        self._arriving = dict[asyncio.Task[None], None]()
-        self._shaking = dict[asyncio.Task[None], None]()
-        self._turn = asyncio.Lock()
-        self._paused = {*(sockets or [])}
-        for listening in self._paused:
-            listening.settimeout(0)
-            listening.listen(self.config.backlog)
-        await self.on_tick(1)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn."""
-        for listening in sockets or []:
-            asyncio.get_running_loop().remove_reader(listening)
-        await super().shutdown(sockets)
-        while self._spare:
-            os.close(self._spare.pop())
-
-    async def on_tick(self, counter: int) -> bool:
-        """Called by uvicorn ten times a second."""
-        with contextlib.suppress(OSError):  # there is no file, or no further one
-            while len(self._spare) < _SPARE_FILES:
-                self._spare.append(os.open(os.devnull, os.O_RDONLY))
-        while self._paused:
-            listening = self._paused.pop()
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
-        return await super().on_tick(counter)
-
-    def _accept(self, listening: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError):  # no further one waits
-            for _ in range(_ACCEPTED_AT_ONCE):
-                self._accept_next(listening)
-
-    def _accept_next(self, listening: socket.socket) -> None:
-        spare = len(self._spare) < _SPARE_FILES  # a file that is free again is one of these
-        try:
-            connection, _ = listening.accept()
-        except OSError as error:
-            if error.errno not in _OUT_OF_FILES:
-                raise BlockingIOError from error  # its client is gone
-            _warn_seldom("This process is out of files (ulimit -n): its HTTP ports answer nothing but probes.")
-            if not self._spare:
-                asyncio.get_running_loop().remove_reader(listening)
-                self._paused.add(listening)
-                raise BlockingIOError from error
-            os.close(self._spare.pop())
-            spare = True
-            connection, _ = listening.accept()
-        connection.settimeout(0)
-        protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]  # see uvicorn's own startup
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        protocol.spare = spare
-        arriving = asyncio.ensure_future(self._arrive(protocol, connection))
-        arriving.add_done_callback(self._arrived)
-        _enter(self._arriving, arriving, protocol.most)
-
-    def _arrived(self, arriving: asyncio.Task[None]) -> None:
-        self._arriving.pop(arriving, None)
-        self._shaking.pop(arriving, None)
-
-    async def _arrive(self, protocol: BoundedConnection, connection: socket.socket) -> None:
-        """Hand a connection to its protocol, after a TLS handshake if there is one."""
-        loop, ssl = asyncio.get_running_loop(), self.config.ssl
-        try:
-            if ssl is not None:
-                await self._begun(connection)
-        except (OSError, asyncio.CancelledError):  # its client is gone, is silent, or makes room for another
-            connection.close()
-            return
-        with contextlib.suppress(OSError, asyncio.CancelledError):  # likewise, or it does not speak TLS
-            await loop.connect_accepted_socket(
-                lambda: protocol, connection, ssl=ssl, ssl_handshake_timeout=_HANDSHAKE_SECONDS if ssl else None
-            )
-
-    async def _begun(self, connection: socket.socket) -> None:
-        """Wait until a handshake may begin: its client has sent something, and no other one begins in this turn."""
-        loop, sent = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(connection, sent.set)
-        try:
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                await sent.wait()
-        finally:
-            loop.remove_reader(connection)
-        async with self._turn:
-            await asyncio.sleep(0)
-        if (arriving := asyncio.current_task()) is not None:
-            _enter(self._shaking, arriving, _HANDSHAKES)
+def network_of(address: str) -> str:
+    """The network of an IPv6 address, which is one client's; else the address."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return address if parsed.version == 4 or parsed.ipv4_mapped else parsed.exploded[:19]
 
 
-def _enter(waiting: dict[asyncio.Task[None], None], arriving: asyncio.Task[None], most: int) -> None:
-    """Note one more that waits; one too many ends the oldest."""
-    waiting[arriving] = None
-    if len(waiting) > most:
-        oldest = next(iter(waiting))
-        del waiting[oldest]
-        oldest.cancel()
-
-
-def _warn_seldom(line: str, *given: object) -> None:
+def warn_seldom(line: str, *arguments: object) -> None:
     """Log a warning, unless the same one was logged within a minute."""
     now = monotonic()
     if now - _warned_at.get(line, -math.inf) >= _LOG_SECONDS:
         _warned_at[line] = now
-        _LOGGER.warning(line, *given)
+        _LOGGER.warning(line, *arguments)

@@ -11,7 +11,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Scope
 
 from checkback.answering.advertising import is_wildcard
-from checkback.answering.http_connections import BoundedConnection, BoundedServer
+from checkback.answering.http_connections import BoundedConnection
+from checkback.answering.http_server import BoundedServer
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 1

@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from checkback.answering.http_connections import _READ_BYTES, _READS_A_TURN, BoundedConnection, _Reads
+from checkback.answering import http_connections
+from checkback.answering.http_connections import _TURN_SECONDS, BoundedConnection, Turns
 
 
 async def length(scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,7 +55,7 @@ def answered(*requests: bytes) -> tuple[bytes, Transport]:
         for request in requests:
             transport.written = b""
             connection.data_received(request)
-            while (connection.tasks or connection._unparsed) and not transport.closed:  # noqa: ASYNC110  (nothing tells)
+            while (connection.tasks or connection._waits) and not transport.closed:  # noqa: ASYNC110  (nothing tells)
                 await asyncio.sleep(0)
         connection.connection_lost(None)
         return transport.written, transport
@@ -169,74 +170,138 @@ def test_little_is_kept_behind_a_request_without_an_answer(size: int, *, ended: 
 
 
 class _Connection:
-    """Notes when it is parsed."""
+    """Notes when it is parsed, which takes ``seconds`` of the clock."""
 
-    def __init__(self, address: str, parsed: list[str], cost: int = 1) -> None:
-        self.client, self.cost = (address, 1), cost
-        self.parse = lambda: parsed.append(address)
+    def __init__(self, network: str, parsed: list[str], clock: list[float], seconds: float, *, probe: bool) -> None:
+        self.network, self.is_probe = network, probe
+        self._noted, self._clock, self._seconds = (parsed, clock, seconds)
 
-
-def test_other_addresses_and_probes_wait_for_no_flood() -> None:
-    """3,000 requests in one moment stopped the loop, and with it all probes, for 4.6 s."""
-
-    async def flood() -> list[str]:
-        reads, parsed = _Reads(), list[str]()
-        for _ in range(1_000):
-            connection: Any = _Connection("flood", parsed)
-            if reads.add(connection, b"POST /api HTTP/1.1\r\n"):
-                connection.parse()
-        first = len(parsed)
-        probe: Any = _Connection("probe", parsed)
-        other: Any = _Connection("other", parsed)
-        assert not reads.add(other, b"GET /api HTTP/1.1\r\n")
-        probe.client = ("flood", 2)
-        assert not reads.add(probe, b"GET /healthz HTTP/1.1\r\n")
-        await asyncio.sleep(0)
-        assert first == _READS_A_TURN
-        assert {"other", "probe"} < set(parsed[first:])
-        assert len(parsed) <= 2 * _READS_A_TURN
-        while reads._waiting:  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0)
-        assert parsed.count("flood") == 1_000
-        await asyncio.sleep(0)
-        assert reads.add(other, b"GET"), "without a flood nothing waits"
-        return parsed
-
-    asyncio.run(flood())
+    def parse(self) -> None:
+        self._clock[0] += self._seconds
+        self._noted.append(self.network)
 
 
-def test_a_turn_parses_fewer_large_reads() -> None:
-    """200 connections with bodies of 8 MiB stopped the loop for 0.5 s, and on a busy machine for 2 s."""
+class Loop:
+    """Turns whose clock the test moves."""
 
-    async def flood() -> None:
-        reads, parsed = _Reads(), list[str]()
-        for _ in range(200):
-            connection: Any = _Connection("flood", parsed, cost=_READS_A_TURN // 2)
-            if reads.add(connection, b"of a body"):
-                connection.parse()
-        for turn in range(1, 90):
-            assert len(parsed) == 2 * turn
-            await asyncio.sleep(0)
-        bounded = BoundedConnection(uvicorn.Config(length, lifespan="off"), uvicorn.server.ServerState(), {})
-        bounded._unparsed = bytes(8 * _READ_BYTES)
-        assert bounded.cost == 9
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.parsed, self._clock, self.turns = list[str](), [0.0], Turns()
+        monkeypatch.setattr(http_connections, "monotonic", lambda: self._clock[0])
 
-    asyncio.run(flood())
+    def receive(self, network: str, seconds: float = _TURN_SECONDS / 20, *, probe: bool = False) -> bool:
+        connection: Any = _Connection(network, self.parsed, self._clock, seconds, probe=probe)
+        admitted = self.turns.admit(connection)
+        if admitted:
+            connection.parse()
+        return admitted
+
+    def next_turn(self) -> list[str]:
+        self.parsed.clear()
+        self.turns._turn()
+        return self.parsed
 
 
-def test_a_client_whose_request_is_not_parsed_yet_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the connections of a flood would end it as one that is idle."""
-    monkeypatch.setattr(_Reads, "add", lambda *_: False)
+async def test_a_turn_takes_as_long_whatever_requests_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads were counted: 1,000 with 490 chunks of one byte each stopped the loop for 0.5 s."""
+    loop = Loop(monkeypatch)
+    assert [loop.receive("flood") for _ in range(1_000)] == [True] * 20 + [False] * 980
+    assert loop.next_turn() == ["flood"] * 20
+    costly = Loop(monkeypatch)
+    assert [costly.receive("flood", 3 * _TURN_SECONDS) for _ in range(10)] == [True] + [False] * 9
+    assert costly.next_turn() == ["flood"]
+    while loop.turns._others:
+        loop.next_turn()
+    loop.next_turn()
+    assert loop.receive("other"), "without a flood nothing waits"
 
-    async def flood() -> list[bool]:
-        connection = BoundedConnection(uvicorn.Config(length, lifespan="off"), uvicorn.server.ServerState(), {})
-        connection.connection_made(Transport())
-        states = [connection.asked]
-        connection.data_received(b"GET / HTTP/1.1\r\n")
-        states.append(connection.asked)
+
+async def test_a_probe_waits_for_no_flood_of_any_number_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request of each of 3,000 addresses came before it: 13.6 s."""
+    loop = Loop(monkeypatch)
+    for number in range(3_000):
+        loop.receive(f"10.0.0.{number}")
+    loop.receive("probe", probe=True)
+    assert loop.next_turn()[0] == "probe"
+    assert len(loop.parsed) == 21, "others have as much time"
+
+
+async def test_another_address_waits_for_one_request_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(monkeypatch)
+    for _ in range(1_000):
+        loop.receive("flood")
+    loop.receive("other")
+    assert loop.next_turn()[:3] == ["flood", "other", "flood"]
+
+
+async def test_each_request_behind_another_one_takes_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uvicorn parses the next one with the answer before: 1,000 connections with 400 each stopped the loop for 1 s."""
+    gates = list[BoundedConnection]()
+
+    def refuse(_: Turns, connection: BoundedConnection) -> bool:
+        gates.append(connection)
+        return False
+
+    monkeypatch.setattr(Turns, "admit", refuse)
+    connection, transport = connected()
+    connection.data_received(4 * (LENGTH + b"\r\n"))
+    for number in range(1, 5):
+        assert len(gates) == number
         connection.parse()
-        states.append(connection.asked)
-        connection.connection_lost(None)
-        return states
+        async with asyncio.timeout(5):
+            while transport.written.count(b"HTTP/1.1 200 ") < number:  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0)
+    connection.connection_lost(None)
 
-    assert asyncio.run(flood()) == [False, True, False]
+
+def connected() -> tuple[BoundedConnection, Transport]:
+    connection = BoundedConnection(
+        uvicorn.Config(length, lifespan="off", log_config=None), uvicorn.server.ServerState(), {}
+    )
+    transport = Transport()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+@pytest.mark.parametrize(
+    ("data", "probe"),
+    [
+        ((b"GET /healthz HTTP/1.1\r\n",), True),
+        ((b"GET /api HTTP/1.1\r\n",), False),
+        ((LENGTH.replace(b": 0", b": 30") + b"\r\n", b"GET /healthz HTTP/1.1\r\n"), False),
+    ],
+)
+async def test_a_body_is_no_probe(monkeypatch: pytest.MonkeyPatch, data: tuple[bytes, ...], *, probe: bool) -> None:
+    connection, _ = connected()
+    for part in data[:-1]:
+        connection.data_received(part)
+    monkeypatch.setattr(Turns, "admit", lambda *_: False)
+    connection.data_received(data[-1])
+    assert connection.is_probe == probe
+    connection.connection_lost(None)
+
+
+async def test_a_client_whose_request_is_not_parsed_yet_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the connections of a flood would end it as one that is idle."""
+    monkeypatch.setattr(Turns, "admit", lambda *_: False)
+    connection, _ = connected()
+    assert not connection.asked
+    connection.data_received(b"GET / HTTP/1.1\r\n")
+    assert connection.asked
+    assert connection.timeout_keep_alive_task is None, "which would end it"
+    connection.parse()
+    assert not connection.asked
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:0db8:0001:0002"),
+        ("fe80::1%eth0", "fe80:0000:0000:0000"),
+        ("", ""),
+    ],
+)
+def test_addresses_of_an_ipv6_network_are_one(address: str, network: str) -> None:
+    assert http_connections.network_of(address) == network

@@ -128,6 +128,7 @@ def test_the_pages_service_gives_points_once(tmp_path: Path, monkeypatch: pytest
             super().__init__(*arguments, clients=kafka)
 
         async def wait(self, seconds: float | None = None) -> bool:
+            await asyncio.to_thread(soon, lambda: self.figures().partitions)  # it starts at the end
             kafka.write("shop.orders", b"10", b"10")
             await asyncio.to_thread(soon, lambda: self.figures().all.done == 2)
             return True
