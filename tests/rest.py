@@ -15,7 +15,6 @@ REST = (
     # whole jobs: each promise has one in make test, and these its harder cases
     "tests/end_to_end/test_access_policy.py*",
     "tests/end_to_end/test_claim.py::test_a_start_that_fails_*",
-    "tests/end_to_end/test_group_comes_back.py*",
     "tests/end_to_end/test_observed.py::test_a_port_that_is_taken_*",
     "tests/end_to_end/test_outage.py::test_a_job_that_has_waited_*",
     "tests/end_to_end/test_quotas.py*",

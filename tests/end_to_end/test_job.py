@@ -1,5 +1,6 @@
 """The whole way: producer, Kafka, the query, the check service, a read_committed consumer."""
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback import (
-    CallableListener,
     CheckEndpoint,
     CheckRequest,
     HalfMessage,
@@ -230,7 +230,13 @@ def test_an_operator_resumes_commits_and_rolls_back_what_was_parked(job: Running
     assert sorted(record.value for record in job.read()) == [b"0", b"again"]
 
 
-def test_a_listener_of_two_functions(place: Place) -> None:
-    listener = CallableListener(lambda _message, arg: arg, lambda _request: UNKNOWN)
-    with TransactionProducer(place.bootstrap_servers, "shop", listener, topics=place.topics) as producer:
-        assert producer.send_in_transaction(Message(place.real_topic, b"v"), arg=COMMIT).state is COMMIT
+def test_a_message_without_a_local_transaction_is_one_record_and_delivered_at_its_time(job: Running) -> None:
+    tomorrow = time.time_ns() // 1_000_000 + 86_400_000
+    with job.producer() as producer:
+        now = producer.send(Message(job.place.real_topic, b"now", b"k", [("h", b"1")]))
+        producer.send(Message(job.place.real_topic, b"later"), options=TransactionOptions(deliver_at_ms=tomorrow))
+        job.until(committed=1, delayed=1)
+    (record,) = job.read()
+    assert (record.value, record.key) == (b"now", b"k")
+    assert record.headers == [("cb-id", now.transaction_id.encode()), ("h", b"1")]
+    assert job.read(job.place.topics.op) == job.read(job.place.topics.check) == []

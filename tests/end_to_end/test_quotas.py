@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback import CallableListener, GroupOverLimitError, Message, TransactionProducer
-from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import (
     ACTION,
     REASON,
@@ -158,20 +157,3 @@ def test_an_account_over_its_limit_is_barred_whatever_its_groups_are_called(
     rejected = [dict(record.headers) for record in place.read(place.topics.rejected)]
     assert [record["cb-id"] for record in rejected] == [b"refused", b"refused too"]
     assert all(b"account big has 4 of its limits.open = 3" in record[REASON] for record in rejected)
-
-
-def test_a_delay_longer_than_allowed_is_rejected(place: Place, spark: SparkSession) -> None:
-    """One that a consumer group has sent back becomes a dead letter of the group."""
-    dead, far = place.topics.dead("points"), TransactionOptions(deliver_at_ms=4_000_000_000_000)
-    with TopicAdministration(place.bootstrap_servers) as administration:
-        administration.create_one(dead, 1)
-        administration.wait_for([dead])
-    _half(place, "too far", "shop", far)
-    _half(place, "too far", "points", far, place.topics.retry("points"))
-    with running(place, spark, checks={"in_job": False}) as counts:
-        wait_until(lambda: counts["rejected"] == 2)
-    (rejected,) = place.read(place.topics.rejected)
-    assert b"transactions.delay_max (7d)" in dict(rejected.headers)[REASON]
-    (letter,) = place.read(dead)
-    assert [name for name, _ in letter.headers] == ["trace", "again", "checkback-reason"]
-    assert b"transactions.delay_max (7d)" in dict(letter.headers)["checkback-reason"]

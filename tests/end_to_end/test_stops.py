@@ -273,16 +273,7 @@ def test_a_full_disk_stops_the_job_and_with_room_it_goes_on(shop: Shop, small_di
         shop.job().start()
 
 
-def test_a_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
-    shop.checkpoint.write_text("a file")
-    with pytest.raises(JobStoppedError, match="checkpoint cannot be created"):
-        shop.job().start()
-
-
-@pytest.mark.parametrize(
-    ("number", "spark_is_there"),
-    [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)],
-)
+@pytest.mark.parametrize(("number", "spark_is_there"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
 def test_a_signal_while_it_starts_ends_it_at_once(place: Place, number: int, *, spark_is_there: bool) -> None:
     checkpoint = place.folder / "checkpoint"
     environment = {**os.environ, "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers}

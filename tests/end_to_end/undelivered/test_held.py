@@ -1,6 +1,5 @@
 """The whole job with topics that are made late, grown late, or put right by an operator: each message once."""
 
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -142,21 +141,3 @@ def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_i
         assert "rolled back" in shown
         assert "committed" in shown
     assert "Neither in doubt nor parked" in str(command("redeliver", message.transaction_id, *DECIDED).exception)
-
-
-def test_a_message_without_a_local_transaction_is_one_record_and_delivered_at_its_time(
-    place: Place, spark: SparkSession
-) -> None:
-    tomorrow = time.time_ns() // 1_000_000 + 86_400_000
-    with (
-        running(place, spark) as counts,
-        TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
-    ):
-        now = producer.send(Message(place.real_topic, b"now", b"k", [("h", b"1")]))
-        producer.send(Message(place.real_topic, b"later"), options=TransactionOptions(deliver_at_ms=tomorrow))
-        wait_until(lambda: counts["committed"] == 1 and counts["delayed"] == 1, "both")
-    (record,) = place.read(place.real_topic)
-    assert (record.value, record.key) == (b"now", b"k")
-    assert record.headers == [("cb-id", now.transaction_id.encode()), ("h", b"1")]
-    assert place.read(place.topics.op) == []
-    assert counts["checked"] == 0
