@@ -118,27 +118,25 @@ def test_a_task_without_a_producer_yet_does_not_write_when_another_run_has_taken
     assert values(place) == [b"v", b"v"]
 
 
-@pytest.mark.parametrize("ahead", range(1, GENERATIONS_TRIED + 1))
 def test_a_start_fences_a_task_that_sleeps_before_it_moves_on(
-    place: Place, settings: SinkSettings, query_id: str, ahead: int
+    place: Place, settings: SinkSettings, query_id: str
 ) -> None:
     """Its producer is open under a generation that does not hold yet; it would make that hold, and write."""
-    sleeper = Producer(settings.client(**producer_settings(transactional_id(query_id, 0, ahead), 60_000)))
-    sleeper.init_transactions(30)
+    sleepers = {
+        ahead: Producer(settings.client(**producer_settings(transactional_id(query_id, 0, ahead), 60_000)))
+        for ahead in range(1, GENERATIONS_TRIED + 1)
+    }
+    for sleeper in sleepers.values():
+        sleeper.init_transactions(30)
     fence(settings, query_id, 1)
     holds = Generations(settings.client(), query_id, place.topics.progress)
-    offset, group = holds.mark(0, ahead)
-    sleeper.begin_transaction()
-    with pytest.raises(KafkaException):
-        sleeper.send_offsets_to_transaction([offset], group, 30)
-    assert holds.holding(0) == 0
+    for ahead, sleeper in sleepers.items():
+        offset, group = holds.mark(0, ahead)
+        sleeper.begin_transaction()
+        with pytest.raises(KafkaException):
+            sleeper.send_offsets_to_transaction([offset], group, 30)
+        assert holds.holding(0) == 0
     holds.close()
-
-
-def test_two_partitions_of_a_batch_do_not_fence_each_other(place: Place, settings: SinkSettings, query_id: str) -> None:
-    for partition in (0, 1):
-        write_partition(settings, batch(0, query_id), partition, rows(outcome(place.real_topic)))
-    assert values(place) == [b"v", b"v"]
 
 
 def test_a_failing_task_leaves_nothing_readable(place: Place, settings: SinkSettings, query_id: str) -> None:
@@ -163,19 +161,17 @@ def test_a_task_whose_rows_end_early_commits_nothing(
     assert (report.skipped, values(place)) == (False, [b"all"])
 
 
-def test_keyed_messages_lie_where_javas_partitioner_puts_them(
+def test_keyed_messages_lie_where_they_ask_to_or_where_javas_partitioner_puts_them(
     place: Place, settings: SinkSettings, query_id: str
 ) -> None:
     keys = [b"customer-%d" % number for number in range(50)] + [b"", b"\x00\xff", "Müller".encode()]
-    write_partition(settings, batch(0, query_id), 0, rows(*(outcome(place.real_topic, key=key) for key in keys)))
-    placed = {record.key: record.partition for record in place.read(place.real_topic)}
+    keyed = [outcome(place.real_topic, key=key) for key in keys]
+    asked = [outcome(place.real_topic, partition=number, key=b"same", value=b"asked") for number in range(4)]
+    write_partition(settings, batch(0, query_id), 0, rows(*keyed, *asked))
+    found = place.read(place.real_topic)
+    assert sorted(record.partition for record in found if record.value == b"asked") == [0, 1, 2, 3]
+    placed = {record.key: record.partition for record in found if record.value != b"asked"}
     assert placed == {key: (murmur2(key) & 0x7FFFFFFF) % 4 for key in keys}
-
-
-def test_the_partition_asked_for(place: Place, settings: SinkSettings, query_id: str) -> None:
-    asked = [outcome(place.real_topic, partition=number, key=b"same") for number in range(4)]
-    write_partition(settings, batch(0, query_id), 0, rows(*asked))
-    assert sorted(record.partition for record in place.read(place.real_topic)) == [0, 1, 2, 3]
 
 
 def test_every_byte_arrives(place: Place, settings: SinkSettings, query_id: str) -> None:
@@ -193,19 +189,3 @@ def test_every_byte_arrives(place: Place, settings: SinkSettings, query_id: str)
         None: (b"\x00\xff", [ours]),
         b"": (b"", [ours, ("b", b"\x00\xff"), ("a", b""), ("b", b"1"), ("n", None)]),
     }
-
-
-def test_what_cannot_be_delivered_now_is_held_and_the_rest_delivered(
-    place: Place, settings: SinkSettings, query_id: str
-) -> None:
-    cases = [
-        outcome("no-such-topic", transaction_id="lost"),
-        outcome(place.real_topic, partition=4, transaction_id="beyond"),
-        outcome(place.real_topic, value=b"good"),
-    ]
-    write_partition(settings, batch(0, query_id), 0, rows(*cases))
-    held = {dict(record.headers)["cb-id"]: dict(record.headers) for record in place.read(place.topics.half)}
-    assert held.keys() == {b"lost", b"beyond"}
-    assert b"no such topic" in held[b"lost"]["cb-reason"]
-    assert b"4 partitions" in held[b"beyond"]["cb-reason"]
-    assert values(place) == [b"good"]

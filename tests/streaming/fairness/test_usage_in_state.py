@@ -12,7 +12,7 @@ from tests.place import AWKWARD_NAME
 from tests.streaming.stateful.test_segments import START_MS, TOLERANCE_MS, Stream, half
 
 
-@pytest.mark.parametrize(("scheme", "name"), [("", AWKWARD_NAME), ("file:", "checkpoint"), ("file://", AWKWARD_NAME)])
+@pytest.mark.parametrize(("scheme", "name"), [("file:", "checkpoint"), ("file://", AWKWARD_NAME)])
 def test_the_state_is_counted_and_moved_to_more_partitions(
     spark: SparkSession, tmp_path: Path, name: str, scheme: str
 ) -> None:

@@ -1,7 +1,6 @@
 """What Kafka has forgotten, or made again, of ``cb.later``."""
 
 import logging
-from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
@@ -45,23 +44,20 @@ def set_by_hand(place: Place, number: int, offset: int) -> None:
         consumer.commit(offsets=[TopicPartition(place.topics.later, number, offset)], asynchronous=False)
 
 
-@pytest.mark.parametrize("forgotten", [[1], [0, 1]])
-def test_what_kafka_has_forgotten_is_not_moved_again(place: Place, forgotten: Sequence[int]) -> None:
+def test_what_kafka_has_forgotten_is_not_moved_again(place: Place) -> None:
     memory = Remembering()
     with moving(place, memory):
         write(place, b"one", b"two")
         wait_until(lambda: len(halves(place)) == 2)
-    forget(place, *forgotten)
+    forget(place, 1)
     write(place, b"three")
     stopped = forwarder_of(place, memory)
     stopped.start()
     error = ended_by(stopped)
     assert isinstance(error, JobStoppedError)
-    numbers = ",".join(map(str, forgotten))
-    assert f"--group {place.topics.later} --topic {place.topics.later}:{numbers} --reset-offsets" in str(error)
+    assert f"--group {place.topics.later} --topic {place.topics.later}:1 --reset-offsets" in str(error)
     assert len(halves(place)) == 2
-    for number in forgotten:
-        set_by_hand(place, number, 2 if number == 1 else 0)
+    set_by_hand(place, 1, 2)
     with moving(place, memory):
         wait_until(lambda: halves(place) == [b"one", b"two", b"three"])
 

@@ -74,19 +74,6 @@ def test_a_topic_that_takes_one_message_at_a_time_holds_up_a_batch_for_its_secon
     assert sink.values(sink.place.real_topic) == [b"v"]
 
 
-def test_a_message_without_a_key_for_a_compacted_topic(sink: Sink) -> None:
-    compacted = sink.topic("compacted", cleanup_policy="compact")
-    sink.write_all(
-        outcome(compacted, key=b"k", value=b"1"),
-        outcome(compacted, transaction_id="keyless"),
-        outcome(compacted, key=b"", value=b"2"),
-        outcome(sink.place.real_topic),
-    )
-    assert (sink.values(compacted), sink.values(sink.place.real_topic)) == ([b"1", b"2"], [b"v"])
-    assert sink.parked().keys() == {"keyless"}
-    assert "compacted, and the message has no key" in sink.parked()["keyless"]
-
-
 def test_one_refused_message_of_several_in_a_transaction(sink: Sink, narrow: str) -> None:
     value = pack(
         [
@@ -112,10 +99,12 @@ def test_all_kinds_of_refusal_in_one_batch_cost_one_more_pass(sink: Sink, narrow
         outcome("no-such-topic", transaction_id="3"),
         outcome(sink.place.real_topic, transaction_id="4", partition=7),
         outcome(sink.place.real_topic),
+        *(outcome(compacted, key=key, value=value) for key, value in ((b"k", b"1"), (b"", b"2"))),
     )
     assert sink.parked().keys() == {"1", "2"}
+    assert "compacted, and the message has no key" in sink.parked()["2"]
     assert sink.held().keys() == {"3", "4"}
-    assert sink.values(sink.place.real_topic) == [b"v"]
+    assert (sink.values(compacted), sink.values(sink.place.real_topic)) == ([b"1", b"2"], [b"v"])
     assert sink.passes == 2
 
 
@@ -147,9 +136,12 @@ def test_a_topic_made_wider_gets_its_messages_when_it_is_asked_anew(sink: Sink, 
     assert (set(sink.parked()), len(sink.values(narrow)), sink.passes) == ({"early"}, 1, 3)
 
 
-def test_a_batch_with_refused_messages_is_written_once(sink: Sink, narrow: str) -> None:
-    mixed = [outcome(narrow, transaction_id="huge", value=b"x" * 2000), outcome(sink.place.real_topic)]
-    assert not sink.write(rows(*mixed)).skipped
+def test_a_batch_with_refused_messages_is_written_once_and_counted_by_one_pass(sink: Sink, narrow: str) -> None:
+    counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=2, attempt=-1)
+    mixed = [outcome(narrow, transaction_id="huge", value=b"x" * 2000), outcome(sink.place.real_topic), counted]
+    report = sink.write(rows(*mixed))
+    assert (report.skipped, report.written) == (False, 2)
+    assert json.loads(report.counts) == {"committed": 2, "undeliverable": 1}
     assert sink.write(rows(*mixed)).skipped
     assert (sink.values(sink.place.real_topic), len(sink.parked())) == ([b"v"], 1)
 
@@ -232,12 +224,6 @@ def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink, n
     sink.write(rows(outcome(narrow)), 1, dated_ms)
     found = [*sink.place.read(sink.place.real_topic), *sink.place.read(narrow)]
     assert [record.timestamp for record in found] == [dated_ms] * 3
-
-
-def test_counts_are_those_of_one_pass(sink: Sink, narrow: str) -> None:
-    counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=2, attempt=-1)
-    report = sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic), counted))
-    assert (report.written, json.loads(report.counts)) == (2, {"committed": 2, "undeliverable": 1})
 
 
 def test_a_topic_that_is_deleted_meanwhile(sink: Sink) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace as Row
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from access.verifying import Verifier
@@ -45,14 +46,24 @@ def _one_plan(spark: SparkSession) -> tuple[DataFrame, Path]:
 
 def decoded_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]], verifier: Verifier | None = None) -> list[Row]:
     """What becomes of rows of ``SCHEMA``, as ``read`` returns it."""
+    return read(decoding(spark, rows), verifier)
+
+
+def decoding(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
+    """The frame that decodes rows of ``SCHEMA``; the next call gives the same frame other rows."""
     frame, file = _one_plan(spark)
     file.write_bytes(pickle.dumps(rows))
-    return read(frame, verifier)
+    return frame
+
+
+def in_order(frame: DataFrame) -> pa.Table:
+    """Decoded records, by offset."""
+    return frame.toArrow().combine_chunks().sort_by("record_offset")
 
 
 def read(frame: DataFrame, verifier: Verifier | None = None) -> list[Row]:
     """What becomes of each decoded record, by offset: columns of ``state``, what it is, and its segment."""
-    table = frame.toArrow().combine_chunks().sort_by("record_offset")
+    table = in_order(frame)
     found = []
     for batch in table.to_batches():
         for at in range(batch.num_rows):

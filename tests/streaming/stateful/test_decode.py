@@ -112,26 +112,31 @@ def test_options_are_spelled_in_their_order(spark: SparkSession) -> None:
     assert application_headers(row.headers) == [("a", b"1")]
 
 
-@pytest.mark.parametrize(
-    ("action", "source", "event"),
-    [
-        (Action.COMMIT, Source.PRODUCER, Event.COMMIT),
-        (Action.COMMIT, Source.CHECK, Event.CHECK_COMMIT),
-        (Action.COMMIT, Source.OPERATOR, Event.OPERATOR_COMMIT),
-        (Action.ROLLBACK, Source.PRODUCER, Event.ROLLBACK),
-        (Action.ROLLBACK, Source.CHECK, Event.CHECK_ROLLBACK),
-        (Action.ROLLBACK, Source.OPERATOR, Event.OPERATOR_ROLLBACK),
-        (Action.RESUME, Source.OPERATOR, Event.RESUME),
-        (Action.UNKNOWN, Source.OPERATOR, Event.UNKNOWN),
-        (Action.UNKNOWN, Source.PRODUCER, Event.UNKNOWN),
-        (Action.UNKNOWN, Source.CHECK, Event.CHECK_UNKNOWN),
-        (Action.UNREACHABLE, Source.CHECK, Event.CHECK_UNREACHABLE),
-    ],
-)
-def test_ops(spark: SparkSession, action: Action, source: Source, event: Event) -> None:
-    (row,) = decoded(spark, ("op", list(op_headers("tx-1", "shop", HalfPosition(1, 70), action, source))))
-    assert (row.kind, row.half_partition, row.segment, row.half_offset, row.op_offset) == (OP, 1, 1, 70, 100)
-    assert (row.event, row.transaction_id, row.group, row.headers) == (event, "tx-1", "shop", None)
+EVENTS = {
+    (Action.COMMIT, Source.PRODUCER): Event.COMMIT,
+    (Action.COMMIT, Source.CHECK): Event.CHECK_COMMIT,
+    (Action.COMMIT, Source.OPERATOR): Event.OPERATOR_COMMIT,
+    (Action.ROLLBACK, Source.PRODUCER): Event.ROLLBACK,
+    (Action.ROLLBACK, Source.CHECK): Event.CHECK_ROLLBACK,
+    (Action.ROLLBACK, Source.OPERATOR): Event.OPERATOR_ROLLBACK,
+    (Action.RESUME, Source.OPERATOR): Event.RESUME,
+    (Action.UNKNOWN, Source.OPERATOR): Event.UNKNOWN,
+    (Action.UNKNOWN, Source.PRODUCER): Event.UNKNOWN,
+    (Action.UNKNOWN, Source.CHECK): Event.CHECK_UNKNOWN,
+    (Action.UNREACHABLE, Source.CHECK): Event.CHECK_UNREACHABLE,
+}
+
+
+def test_ops(spark: SparkSession) -> None:
+    half_message = HalfPosition(1, 70)
+    records: list[tuple[str, Headers]] = [
+        ("op", [*op_headers("tx-1", "shop", half_message, action, source)]) for action, source in EVENTS
+    ]
+    rows = decoded(spark, *records)
+    for op_offset, (row, event) in enumerate(zip(rows, EVENTS.values(), strict=True), start=100):
+        assert (row.kind, row.half_partition, row.segment, row.half_offset) == (OP, 1, 1, 70)
+        assert (row.op_offset, row.event) == (op_offset, event)
+        assert (row.transaction_id, row.group, row.headers) == ("tx-1", "shop", None)
 
 
 WRONG: dict[str, tuple[str, Headers | None]] = {
@@ -177,6 +182,10 @@ ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
     ("cb-half is not partition:offset", op(half=b"1:99999999999999999999")),
     ("cb-id is missing", ("half", None)),
     ("cb-id is missing", ("op", [])),
+    ("cb-action of a half message is not one we know", half(("cb-action", b"rollback"))),
+    (NOT_HELD, half(("cb-held", b"1 2 3:4"))),
+    (NOT_HELD, half(("cb-action", b"commit"), ("cb-held", b"1 2 3"))),
+    (NOT_HELD, half(("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), ("cb-messages", b"1"))),
 ]
 
 
@@ -188,7 +197,8 @@ def test_the_document_has_every_reason() -> None:
 
 def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSession) -> None:
     cases = [*WRONG.items(), *ALSO_WRONG]
-    rows = decoded(spark, *(record for _, record in cases))
+    good_half, *rows, good_op = decoded(spark, half(), *(record for _, record in cases), op())
+    assert (good_half.kind, good_op.kind) == (HALF, OP)
     assert [row.reason for row in rows] == [reason for reason, _ in cases]
     for row, (_, (kind, headers)) in zip(rows, cases, strict=True):
         assert (row.kind, row.offset) == (BROKEN, row.record_offset)
@@ -204,20 +214,11 @@ def test_of_an_ops_remark_a_little_is_kept(spark: SparkSession) -> None:
     assert (row.kind, len(row.value)) == (BROKEN, 10_000)
 
 
-def test_the_last_offset_that_an_op_may_name(spark: SparkSession) -> None:
-    (row,) = decoded(spark, op(half=b"1:999999999999999"))
-    assert (row.kind, row.half_offset) == (OP, 10**15 - 1)
-
-
-def test_an_op_with_further_headers_is_kept_whole(spark: SparkSession) -> None:
-    (row,) = decoded(spark, op(("note", b"by hand")))
-    assert row.reason is None
-    assert unpack_headers(row.headers)[-1] == ("note", b"by hand")
-
-
-def test_a_good_record_beside_broken_ones_is_decoded(spark: SparkSession) -> None:
-    rows = decoded(spark, half(id=None), half(), op(half=b"?"), op())
-    assert [row.kind for row in rows] == [BROKEN, HALF, BROKEN, OP]
+def test_an_op_with_further_headers_is_kept_whole_and_may_name_the_last_offset(spark: SparkSession) -> None:
+    noted, last = decoded(spark, op(("note", b"by hand")), op(half=b"1:999999999999999"))
+    assert noted.reason is None
+    assert unpack_headers(noted.headers)[-1] == ("note", b"by hand")
+    assert (last.kind, last.half_offset) == (OP, 10**15 - 1)
 
 
 def test_the_reserved_prefix_is_the_protocols() -> None:
@@ -239,20 +240,6 @@ def test_a_half_message_that_carries_its_own_decision(spark: SparkSession) -> No
     assert [isinstance(one, WrittenHalf) and one.held for one in written] == [False, True, True]
     assert application_headers(kept[0].headers) == [("a", b"1")]
     assert ("cb-held", b"1 2 3:4") in unpack_headers(kept[1].headers)
-
-
-@pytest.mark.parametrize(
-    ("headers", "reason"),
-    [
-        ([("cb-action", b"rollback")], "cb-action of a half message is not one we know"),
-        ([("cb-held", b"1 2 3:4")], NOT_HELD),
-        ([("cb-action", b"commit"), ("cb-held", b"1 2 3")], NOT_HELD),
-        ([("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), ("cb-messages", b"1")], NOT_HELD),
-    ],
-)
-def test_a_half_message_that_says_something_else_of_itself(spark: SparkSession, headers: Headers, reason: str) -> None:
-    (row,) = decoded(spark, half(*headers))
-    assert row.reason == reason
 
 
 def test_a_longer_id_is_for_one_message_of_several_only(spark: SparkSession) -> None:

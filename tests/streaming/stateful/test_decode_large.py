@@ -41,24 +41,25 @@ def test_what_is_as_large_as_may_be_is_taken(spark: SparkSession) -> None:
     assert row.reason is None
 
 
-@pytest.mark.parametrize(
-    ("value", "note", "left"),
-    [
-        *((16_000, 100, {"key", "value", "headers"}), (16_384, 100, {"key", "headers"})),
-        *((16_384, 5_000, {"key"}), (10, 20_000, {"key"}), (20_000, 20_000, {"key"})),
-    ],
-)
-def test_large_content_of_a_half_message_goes_no_further(
-    spark: SparkSession, value: int, note: int, left: set[str]
-) -> None:
-    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("note", b"n" * note)]
-    rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers, WHEN)]
-    rows.append((TOPICS.half, 1, 101, b"key", b"v", headers[:3], WHEN))
-    first, second = decoded_rows(spark, rows)
-    assert {name for name in ("key", "value", "headers") if getattr(first, name) is not None} == left
-    size = 3 + value + sum(len(name) + len(content) for name, content in headers)
-    assert first.left_out == (-1 if "value" in left else value if "headers" in left else size - 3)
-    assert (first.transaction_id, first.kind, second.left_out, second.value) == ("tx-1", HALF, -1, b"v")
+LEFT = [
+    *((16_000, 100, {"key", "value", "headers"}), (16_384, 100, {"key", "headers"})),
+    *((16_384, 5_000, {"key"}), (10, 20_000, {"key"}), (20_000, 20_000, {"key"})),
+]
+"""Bytes of the value and of a header, and what goes on."""
+
+
+def test_large_content_of_a_half_message_goes_no_further(spark: SparkSession) -> None:
+    ours = half()[1] or []
+    contents = [(b"v" * value, [*ours, ("note", b"n" * note)]) for value, note, _ in LEFT]
+    contents.append((b"v", ours))
+    given = enumerate(contents, start=100)
+    *rows, small = decoded_rows(spark, [(TOPICS.half, 1, at, b"key", *content, WHEN) for at, content in given])
+    assert (small.left_out, small.value) == (-1, b"v")
+    for row, (value, headers), (_, _, left) in zip(rows, contents[:-1], LEFT, strict=True):
+        assert (row.transaction_id, row.kind) == ("tx-1", HALF)
+        assert {name for name in ("key", "value", "headers") if getattr(row, name) is not None} == left
+        size = len(value) + sum(len(name) + len(content or b"") for name, content in headers)
+        assert row.left_out == (-1 if "value" in left else len(value) if "headers" in left else size)
 
 
 LARGE: list[tuple[str, Headers]] = [

@@ -16,11 +16,10 @@ from streaming.kafka_sink.holding import Holding
 from streaming.kafka_sink.records import RecordBuilder
 from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import arrivals_of
-from streaming.stateful.decode import decode
 from tests.streaming.kafka_sink.test_lane_records import Anything
 from tests.streaming.outcomes import SCHEMA as OUTCOMES
 from tests.streaming.outcomes import outcome, rows
-from tests.streaming.stateful.decoding import SCHEMA, SIZE, TOPICS, WHEN
+from tests.streaming.stateful.decoding import SIZE, TOPICS, WHEN, decoding, in_order
 
 NOW_MS = int(WHEN.timestamp() * 1000)
 RULES = Policy(segment_size=SIZE)
@@ -50,7 +49,7 @@ def open_one(value: bytes) -> Written:
 def come_to(spark: SparkSession, *records: Written, policy: str = "") -> list[Record]:
     """What the job writes of these, all on partition 1, each segment by itself."""
     given = [(topic, 1, offset, b"key", value, headers, WHEN) for topic, offset, headers, value in records]
-    table = decode(spark.createDataFrame(given, SCHEMA), TOPICS, SIZE).orderBy("record_offset").toArrow()
+    table = in_order(decoding(spark, given))
     allowed = NotAllowed(policy_of(policy), TOPICS) if policy else None
     admission = Admission(NOW_MS, 10**12, policy=allowed)
     builder = RecordBuilder(TOPICS, Anything(), Holding(TOPICS.half, NOW_MS))

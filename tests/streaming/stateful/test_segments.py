@@ -131,8 +131,11 @@ def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
     made.stop()
 
 
-def test_a_commit_delivers_in_the_batch_it_comes_in(stream: Stream) -> None:
-    assert stream.feed(0, half(1), half(70)) == []
+def test_a_commit_delivers_in_the_batch_it_comes_in_and_broken_records_have_no_state(stream: Stream) -> None:
+    broken = _row(kind=OTHER_HALF_KIND, segment=-1, half_partition=3, offset=9, record_offset=9, reason="why")
+    (row,) = stream.feed(0, half(1), half(70), broken)
+    assert (row["kind"], row["reason"]) == (OutcomeKind.REJECT_RECORD, "why")
+    assert (row["half_partition"], row["half_offset"]) == (3, 9)
     assert kinds(stream.feed(1_000, op(70, Event.COMMIT))) == [(OutcomeKind.DELIVER, "tx-70")]
 
 
@@ -149,12 +152,14 @@ def test_timers_check_at_the_interval_and_park_in_the_end(stream: Stream) -> Non
 
 
 def test_state_and_timers_survive_a_restart(stream: Stream) -> None:
-    stream.feed(0, half(1, value="dmFsdWU=", headers='[{"key":"a","value":"MQ=="}]'), op(2, Event.COMMIT))
+    stream.feed(123_456, half(1, value="dmFsdWU=", headers='[{"key":"a","value":"MQ=="}]'), op(2, Event.COMMIT))
     stream.stop()
     stream.start()
-    assert kinds(stream.feed(1_000, half(2))) == [(OutcomeKind.DELIVER, "tx-2")]  # its op came before it
-    (check, status) = sorted(stream.feed(6_001), key=lambda row: row["kind"])
+    assert kinds(stream.feed(124_456, half(2))) == [(OutcomeKind.DELIVER, "tx-2")]  # its op came before it
+    (check, status) = sorted(stream.feed(129_457), key=lambda row: row["kind"])
     assert (check["kind"], check["value"]) == (OutcomeKind.CHECK, b"value")
+    came = datetime.fromtimestamp((START_MS + 123_456) / 1000, UTC)
+    assert datetime.fromtimestamp(check["ingested_ms"] / 1000, UTC) == came, "the time of the batch"
     assert check["headers"] == '[{"key":"a","value":"MQ=="}]'
     assert (status["kind"], status["half_offset"], status["attempt"]) == (OutcomeKind.STATUS, 1, 1)
 
@@ -188,20 +193,6 @@ def test_a_clock_that_steps_back_loses_no_row(stream: Stream) -> None:
     assert kinds(stream.feed(100_001, op(1, Event.COMMIT), op(2, Event.COMMIT, 1))) == delivered
 
 
-def test_broken_records_pass_through_without_state(stream: Stream) -> None:
-    broken = _row(kind=OTHER_HALF_KIND, segment=-1, half_partition=3, offset=9, record_offset=9, reason="why")
-    (row,) = stream.feed(0, broken)
-    assert (row["kind"], row["reason"]) == (OutcomeKind.REJECT_RECORD, "why")
-    assert (row["half_partition"], row["half_offset"]) == (3, 9)
-
-
-def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
-    stream.feed(123_456, half(1))
-    (check, _) = sorted(stream.feed(129_457), key=lambda row: row["kind"])
-    came = datetime.fromtimestamp((START_MS + 123_456) / 1000, UTC)
-    assert datetime.fromtimestamp(check["ingested_ms"] / 1000, UTC) == came
-
-
 def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
     numbers = {"partition": 3, "immunity-ms": 1_000, "check-max": 7, "deliver-at": START_MS + 20_000}
     options = [(f"cb-{name}", b"%d" % number) for name, number in numbers.items()]
@@ -214,30 +205,29 @@ def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
     assert kinds(stream.feed(20_001)) == [(OutcomeKind.DELIVER, "tx-1")]
 
 
-@pytest.mark.parametrize(
-    ("value", "count", "reason"),
-    [
-        (None, 1, "Not a value of several messages"),
-        (b"[]", 1, "Not a value of several messages"),
-        (pack([Message("a", b"1")]), 2, "cb-messages says 2, its value holds 1"),
-        (pack([Message("a", b"1"), Message("cb.op", b"1")]), 2, "a message's topic is one of Checkback's"),
-        (pack([Message("a", b"1", headers=[("n" * 999, b"")])]).replace(b"nnn", b"cb-", 1), 1, "Header 'cb-nnn"),
-    ],
-)
-def test_a_value_that_is_not_several_messages_is_rejected_whole(
-    stream: Stream, value: bytes | None, count: int, reason: str
-) -> None:
-    encoded = None if value is None else b64encode(value).decode()
-    good = half_with(2, ("cb-messages", b"1"), value=b64encode(pack([Message("a", b"1")])).decode())
-    wrong = half_with(1, ("cb-messages", b"%d" % count), value=encoded)
-    outcomes = stream.feed(0, wrong, good, op(2, Event.COMMIT))
-    by_kind = {OutcomeKind(row["kind"]): row for row in outcomes}
-    rejected = by_kind.pop(OutcomeKind.REJECT_RECORD)
-    assert rejected["reason"].startswith(reason)
-    assert len(rejected["reason"]) <= 300  # not again as long as the record
-    assert (rejected["topic"], rejected["half_offset"], rejected["value"]) == ("cb.half", 1, value)
-    names = [header["key"] for header in json.loads(rejected["headers"])]
-    assert names == ["cb-id", "cb-group", "cb-topic", "cb-messages"]
-    assert by_kind.keys() == {OutcomeKind.DELIVER_BUNDLE}
-    bundle = by_kind[OutcomeKind.DELIVER_BUNDLE]
-    assert (bundle["transaction_id"], bundle["partition"]) == ("tx-2", BUNDLE)
+NOT_SEVERAL: list[tuple[bytes | None, int, str]] = [
+    (None, 1, "Not a value of several messages"),
+    (b"[]", 1, "Not a value of several messages"),
+    (pack([Message("a", b"1")]), 2, "cb-messages says 2, its value holds 1"),
+    (pack([Message("a", b"1"), Message("cb.op", b"1")]), 2, "a message's topic is one of Checkback's"),
+    (pack([Message("a", b"1", headers=[("n" * 999, b"")])]).replace(b"nnn", b"cb-", 1), 1, "Header 'cb-nnn"),
+]
+
+
+def test_a_value_that_is_not_several_messages_is_rejected_whole(stream: Stream) -> None:
+    def several(offset: int, value: bytes | None, count: int) -> dict[str, Any]:
+        encoded = None if value is None else b64encode(value).decode()
+        return half_with(offset, ("cb-messages", b"%d" % count), value=encoded)
+
+    wrong = [several(at, value, count) for at, (value, count, _) in enumerate(NOT_SEVERAL)]
+    outcomes = stream.feed(0, *wrong, several(9, pack([Message("a", b"1")]), 1), op(9, Event.COMMIT))
+    *rejected, bundle = sorted(outcomes, key=lambda row: row["half_offset"])
+    for at, (row, (value, _, reason)) in enumerate(zip(rejected, NOT_SEVERAL, strict=True)):
+        assert (row["kind"], row["topic"]) == (OutcomeKind.REJECT_RECORD, "cb.half")
+        assert (row["half_offset"], row["value"]) == (at, value)
+        assert row["reason"].startswith(reason)
+        assert len(row["reason"]) <= 300  # not again as long as the record
+        names = [header["key"] for header in json.loads(row["headers"])]
+        assert names == ["cb-id", "cb-group", "cb-topic", "cb-messages"]
+    delivered = (OutcomeKind.DELIVER_BUNDLE, "tx-9", BUNDLE)
+    assert (bundle["kind"], bundle["transaction_id"], bundle["partition"]) == delivered

@@ -28,8 +28,8 @@ from checkback.wire.signed_records import SigningKey
 from checkers.signature_index import _rows as signature_rows
 from state.content import SHUFFLED_BYTES
 from streaming.batch.headers import unpack_headers
-from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND, decode
-from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, decoded_rows
+from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND
+from tests.streaming.stateful.decoding import BROKEN, HALF, OP, TOPICS, WHEN, decoded_rows, decoding
 
 LANE = "0123456789abcdef" * 2
 SHOP, OPERATOR, JOB = (SigningKey(name, name * 8) for name in ("shop-1", "ops-1", "job-1"))
@@ -90,7 +90,7 @@ def test_what_is_signed_is_taken_as_if_it_were_not(spark: SparkSession) -> None:
 def test_those_in_our_order_are_read_by_place(spark: SparkSession) -> None:
     records = [by(SHOP, TOPICS.half, HALVES["of a lane"]), by(SHOP, TOPICS.op, OPS["plain"])]
     rows = [(one.topic, 1, at, b"k", b"v", list(one.headers), WHEN) for at, one in enumerate(records)]
-    found = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
+    found = decoding(spark, rows).collect()
     assert [row.kind for row in found] == [HALF_KIND, OP_KIND]
     assert [row.headers for row in found] == [None, None]
     assert [bytes(row.signature) for row in found] == [dict(one.headers)[SIGNATURE] for one in records]
@@ -148,8 +148,7 @@ def test_large_content_is_judged_by_what_is_here(spark: SparkSession) -> None:
     many = [*PLAIN, ("wide", b"y" * (SHUFFLED_BYTES + 1))]
     wide, forged = by(SHOP, TOPICS.half, many), OutgoingRecord(TOPICS.half, 1, b"k", b"v", many)
     rows = [(one.topic, 1, at, b"k", one.value, list(one.headers), WHEN) for at, one in enumerate([good, wide])]
-    frame = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE)
-    assert [row.kind for row in frame.collect()] == [HALF_KIND, LARGE_HALF_KIND]
+    assert [row.kind for row in decoding(spark, rows).collect()] == [HALF_KIND, LARGE_HALF_KIND]
     assert [row.kind for row in taken(spark, good, foreign, wide, forged)] == [HALF, BROKEN, HALF, BROKEN]
     short, long = (by(SHOP, TOPICS.half, [*many, ("cb-new", b"z" * size)]) for size in (300, 301))
     why = "a cb- header is too long for a signed half message of this size"

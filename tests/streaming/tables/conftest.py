@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from checkback.wire.protocol import Topics
 from tests.place import Place
 from tests.streaming.tables.driver import Query
 from tests.tables import Table, delta_table, parquet_table, postgresql_table
@@ -26,6 +27,12 @@ def other(tmp_path: Path) -> Table:
     """A second destination, the quickest one."""
     made = parquet_table(tmp_path / "other")
     return Table("other", made.settings, made.read, made.break_it, made.mend_it)
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> Place:
+    """Settings of a job that Kafka is not asked for."""
+    return Place("nowhere:1", Topics("t."), "t.orders", tmp_path)
 
 
 @pytest.fixture

@@ -74,11 +74,11 @@ COLUMNS = (
     ],
 )
 def test_a_table_that_cannot_take_a_batch_is_refused_at_start(
-    place: Place, spark: SparkSession, tmp_path: Path, columns: str, problem: str
+    offline: Place, spark: SparkSession, tmp_path: Path, columns: str, problem: str
 ) -> None:
     declared, _, properties = columns.partition(") ")
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 'lake'}` ({declared}) USING delta {properties}")
-    settings = place.settings(sinks=delta_table(tmp_path / "lake").sinks())
+    settings = offline.settings(sinks=delta_table(tmp_path / "lake").sinks())
     if problem:
         with pytest.raises(ConfigurationError, match=problem):
             publisher(settings, spark)
@@ -91,7 +91,9 @@ def commit(lake: Path, number: int, **action: Any) -> None:
     (lake / "_delta_log" / f"{number:020}.json").write_text(json.dumps(action) + "\n")
 
 
-def test_an_invariant_of_another_column_is_refused_at_start(place: Place, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_invariant_of_another_column_is_refused_at_start(
+    offline: Place, spark: SparkSession, tmp_path: Path
+) -> None:
     lake = tmp_path / "lake"
     spark.sql(f"CREATE TABLE delta.`{lake}` ({COLUMNS}, more INT) USING delta")
     entry = lake / "_delta_log" / f"{0:020}.json"
@@ -101,12 +103,12 @@ def test_an_invariant_of_another_column_is_refused_at_start(place: Place, spark:
     schema["fields"][-1]["metadata"] = {"delta.invariants": rule}
     commit(lake, 1, metaData={**metadata, "schemaString": json.dumps(schema)})
     with pytest.raises(ConfigurationError, match="own rule for the column more"):
-        publisher(place.settings(sinks=delta_table(lake).sinks()), spark)
+        publisher(offline.settings(sinks=delta_table(lake).sinks()), spark)
 
 
 @pytest.mark.parametrize("refuses", ["readers", "writers"])
 def test_a_table_of_a_later_delta_is_refused_at_start(
-    place: Place, spark: SparkSession, tmp_path: Path, refuses: str
+    offline: Place, spark: SparkSession, tmp_path: Path, refuses: str
 ) -> None:
     lake = tmp_path / "lake"
     spark.sql(f"CREATE TABLE delta.`{lake}` ({COLUMNS}) USING delta")
@@ -114,25 +116,27 @@ def test_a_table_of_a_later_delta_is_refused_at_start(
     commit(lake, 1, protocol={"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], **features})
     before = sorted(lake.rglob("*"))
     with pytest.raises(ConfigurationError, match=r"sinks\.tables\.lake: .*later"):
-        publisher(place.settings(sinks=delta_table(lake).sinks()), spark)
+        publisher(offline.settings(sinks=delta_table(lake).sinks()), spark)
     assert sorted(lake.rglob("*")) == before
 
 
 @pytest.mark.parametrize(("kind", "said"), [("delta", "is not a Delta table"), ("parquet", "is a Delta table")])
 def test_a_folder_that_is_something_else_is_refused(
-    place: Place, spark: SparkSession, tmp_path: Path, kind: str, said: str
+    offline: Place, spark: SparkSession, tmp_path: Path, kind: str, said: str
 ) -> None:
     (tmp_path / "there" / ("data.csv" if kind == "delta" else "_delta_log")).mkdir(parents=True)
     tables = {"there": {"kind": kind, "path": str(tmp_path / "there")}}
     sinks = {"rules": [{"topic": "*", "to": ["there"]}], "tables": tables}
     with pytest.raises(ConfigurationError, match=said):
-        publisher(place.settings(sinks=sinks), spark)
+        publisher(offline.settings(sinks=sinks), spark)
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
-def test_a_folder_that_cannot_be_made_is_refused(place: Place, spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(
+    offline: Place, spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
     (tmp_path / "file").write_text("in the way")
     tables = {"there": {"kind": kind, "path": str(tmp_path / "file" / "folder")}}
     sinks = {"rules": [{"topic": "*", "to": ["there"]}], "tables": tables}
     with pytest.raises(ConfigurationError, match=r"sinks\.tables\.there: the folder .* cannot be made"):
-        publisher(place.settings(sinks=sinks), spark)
+        publisher(offline.settings(sinks=sinks), spark)

@@ -43,12 +43,12 @@ def test_one_folder_under_two_names_is_refused(tmp_path: Path) -> None:
     ("path", "kind"), [("foo://bar/x", ConfigurationError), ("hdfs://no-such-host.invalid/x", DestinationError)]
 )
 def test_a_folder_that_cannot_be_opened_names_its_table(
-    place: Place, spark: SparkSession, path: str, kind: type[CheckbackError]
+    offline: Place, spark: SparkSession, path: str, kind: type[CheckbackError]
 ) -> None:
     """No waiting cures a scheme that is not known; a name server that is down comes back."""
     sinks = {"rules": [{"topic": "*", "to": ["files"]}], "tables": {"files": {"kind": "parquet", "path": path}}}
     with pytest.raises(kind, match=r"^sinks\.tables\.files: the folder"):
-        publisher(place.settings(sinks=sinks), spark)
+        publisher(offline.settings(sinks=sinks), spark)
 
 
 def test_a_batch_that_an_earlier_version_has_moved_into_place_is_not_moved_again(tmp_path: Path) -> None:

@@ -48,16 +48,6 @@ def test_a_message_replaces_no_other_groups_message_of_the_same_id(query: Query,
     assert found == [("0:10", "same", b"10", of), ("0:2", "same", b"2", "another"), ("0:9", "same", b"9", of)]
 
 
-def test_what_a_new_checkpoint_delivers_again_is_there_once(
-    place: Place, spark: SparkSession, warehouse: Table, query: Query
-) -> None:
-    query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1, 2))
-    query.id = "another query"
-    (query.folder / "metadata").write_text('{"id":"another query"}')
-    query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1, 2, 3))
-    assert sorted(row["id"] for row in warehouse.read()) == ["tx-1", "tx-2", "tx-3"]
-
-
 def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, warehouse: Table) -> None:
     rows = messages(ORDERS, 1, 2)
     for row in rows:
@@ -88,42 +78,42 @@ def refused(place: Place, spark: SparkSession, table: dict[str, Any]) -> str:
     return str(error.value)
 
 
-def test_a_wrong_password(place: Place, spark: SparkSession, warehouse: Table) -> None:
-    said = refused(place, spark, warehouse.settings | {"password": "wrong horse"})
+def test_a_wrong_password(offline: Place, spark: SparkSession, warehouse: Table) -> None:
+    said = refused(offline, spark, warehouse.settings | {"password": "wrong horse"})
     assert "password authentication failed" in said
     assert "wrong horse" not in said
 
 
-def test_a_database_that_is_not_there(place: Place, spark: SparkSession, database: Database) -> None:
-    assert "used: FATAL: database" in refused(place, spark, database.settings(url=database.url + "x"))
+def test_a_database_that_is_not_there(offline: Place, spark: SparkSession, database: Database) -> None:
+    assert "used: FATAL: database" in refused(offline, spark, database.settings(url=database.url + "x"))
 
 
-def test_a_host_that_is_not_known_may_become_known(place: Place, spark: SparkSession, database: Database) -> None:
+def test_a_host_that_is_not_known_may_become_known(offline: Place, spark: SparkSession, database: Database) -> None:
     """A name server can be down, too."""
     nowhere = database.settings(url="jdbc:postgresql://no-such-host.invalid/postgres")
     with pytest.raises(DestinationError, match=r"sinks\.tables\.warehouse: .*no-such-host\.invalid"):
-        publisher(settings_of(place, nowhere), spark)
+        publisher(settings_of(offline, nowhere), spark)
 
 
-def test_a_server_that_is_down_may_come_up_again(place: Place, spark: SparkSession, database: Database) -> None:
+def test_a_server_that_is_down_may_come_up_again(offline: Place, spark: SparkSession, database: Database) -> None:
     down = database.settings(url=f"jdbc:postgresql://127.0.0.1:{free_port()}/postgres")
     with pytest.raises(DestinationError, match=r"sinks\.tables\.warehouse: jdbc.*refused"):
-        publisher(settings_of(place, down), spark)
+        publisher(settings_of(offline, down), spark)
 
 
-def test_a_database_that_cannot_hold_every_character(place: Place, spark: SparkSession, database: Database) -> None:
+def test_a_database_that_cannot_hold_every_character(offline: Place, spark: SparkSession, database: Database) -> None:
     database.run("DROP DATABASE IF EXISTS latin", "CREATE DATABASE latin ENCODING LATIN1 LOCALE 'C' TEMPLATE template0")
     latin = database.settings(url=database.url.rpartition("/")[0] + "/latin")
-    assert "has the encoding LATIN1" in refused(place, spark, latin)
+    assert "has the encoding LATIN1" in refused(offline, spark, latin)
 
 
 def test_a_database_that_is_read_only_may_become_writable(
-    place: Place, spark: SparkSession, warehouse: Table, database: Database
+    offline: Place, spark: SparkSession, warehouse: Table, database: Database
 ) -> None:
     database.run(f"ALTER ROLE {database.user} SET default_transaction_read_only = on")
     try:
         with pytest.raises(DestinationError, match="read-only transaction"):
-            publisher(settings_of(place, warehouse.settings), spark)
+            publisher(settings_of(offline, warehouse.settings), spark)
     finally:
         database.run(f"ALTER ROLE {database.user} RESET default_transaction_read_only")
 
@@ -172,11 +162,11 @@ def test_a_trigger_that_drops_rows_is_refused(query: Query, warehouse: Table, da
     assert warehouse.read() == []
 
 
-def test_first_starts_at_once_all_succeed(place: Place, spark: SparkSession, database: Database) -> None:
+def test_first_starts_at_once_all_succeed(offline: Place, spark: SparkSession, database: Database) -> None:
     schema = postgresql_table(database).settings["table"].partition(".")[0]
     tables = [database.settings(table=f"{schema}.messages{number % 4}") for number in range(8)]
     with ThreadPoolExecutor(len(tables)) as pool:
-        list(pool.map(lambda table: publisher(settings_of(place, table), spark), tables))
+        list(pool.map(lambda table: publisher(settings_of(offline, table), spark), tables))
 
 
 def test_a_large_staged_file_is_read_in_pieces(tmp_path: Path) -> None:
@@ -189,9 +179,9 @@ def test_a_large_staged_file_is_read_in_pieces(tmp_path: Path) -> None:
     assert most < 128 << 20, "of 256 MiB"
 
 
-def test_no_right_to_create(place: Place, spark: SparkSession, database: Database) -> None:
+def test_no_right_to_create(offline: Place, spark: SparkSession, database: Database) -> None:
     database.run("DROP SCHEMA IF EXISTS closed CASCADE", "CREATE SCHEMA closed")
-    assert "permission denied" in refused(place, spark, database.settings(table="closed.messages"))
+    assert "permission denied" in refused(offline, spark, database.settings(table="closed.messages"))
 
 
 MESSAGES = """CREATE TABLE {0}.messages (
@@ -244,12 +234,12 @@ def test_tables_made_by_hand_need_no_right_to_create(query: Query, database: Dat
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_at_start(
-    place: Place, spark: SparkSession, database: Database, change: str, said: str
+    offline: Place, spark: SparkSession, database: Database, change: str, said: str
 ) -> None:
     grant = "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA unfit TO job"
     made = (statement.format("unfit") for statement in DDL)
     database.run("DROP SCHEMA IF EXISTS unfit CASCADE", "CREATE SCHEMA unfit", *made, grant, change.format("unfit"))
-    assert said in refused(place, spark, database.settings(table="unfit.messages"))
+    assert said in refused(offline, spark, database.settings(table="unfit.messages"))
 
 
 def test_text_with_a_nul_holds_up_nobody(query: Query, warehouse: Table) -> None:
@@ -283,10 +273,10 @@ def test_another_half_topics_rows_are_not_replaced(
 
 
 def test_two_that_start_at_once_do_not_both_get_a_table(
-    place: Place, spark: SparkSession, warehouse: Table, database: Database
+    offline: Place, spark: SparkSession, warehouse: Table, database: Database
 ) -> None:
-    publisher(settings_of(place, warehouse.settings), spark)
-    folder = folder_at(spark, str(place.folder))
+    publisher(settings_of(offline, warehouse.settings), spark)
+    folder = folder_at(spark, str(offline.folder))
     table = PostgresqlTable.model_validate(warehouse.settings)
     both, refusals = threading.Barrier(2), []
 
