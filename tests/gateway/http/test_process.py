@@ -54,14 +54,6 @@ async def test_a_half_message_and_its_commit_are_in_kafka(place: Place) -> None:
     assert dict(op.headers)["cb-id"] == dict(half.headers)["cb-id"]
 
 
-async def test_a_topic_that_is_not_there_is_said_so(place: Place) -> None:
-    async with running(settings_of(place)) as (client, _):
-        message = {"topic": f"{place.real_topic}.none", "value": ""}
-        answer = await client.post("/v1/groups/shop/transactions", json={"message": message})
-        assert (answer.status_code, answer.json()["type"]) == (404, "urn:checkback:no-topic")
-    assert place.read(place.topics.half) == []
-
-
 async def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
     """And its answer is the check service's, which here is the test."""
     async with running(settings_of(place)) as (client, gateway):
@@ -93,12 +85,6 @@ async def test_who_waits_when_the_gateway_ends_is_answered(place: Place) -> None
                 pass
         answer = await polling
     assert (answer.status_code, answer.json()) == (200, {"checks": []})
-
-
-async def test_without_a_port_there_is_no_http(place: Place) -> None:
-    settings = place.settings(gateway={"port": 0, "http_port": 0, "secrets": [SECRET]})
-    async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
-        assert gateway.http_port == 0
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

@@ -1,11 +1,12 @@
 """What a client has sent again is found in Kafka, around a half message and no further."""
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -14,6 +15,7 @@ from kafka.admin import NewTopic
 
 from checkback.kafka.kafka_python.reading import PartitionReader
 from checkback.kafka.topic_reading import reading_consumer
+from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from gateway.checking import NAMED, Twins
@@ -24,12 +26,14 @@ from tests.place import Place, wait_until
 FIRST, SECOND = NAMED + "1" * 32, NAMED + "2" * 32
 
 
-@pytest.fixture(name="place")
-def of_given_times(place: Place) -> Place:
-    """Topics whose records have the times that they are written with."""
-    own = replace(place, topics=Topics(f"{place.topics.prefix}given."))
+@pytest.fixture
+def place(broker: LocalKafka, tmp_path: Path) -> Iterator[Place]:
+    """A half and an op topic whose records have the times that they are written with."""
+    topics = Topics(f"t{uuid.uuid4().hex[:12]}.")
+    own = Place(broker.bootstrap_servers, topics, "orders", tmp_path)
     made(own)
-    return own
+    yield own
+    own.delete_topics()
 
 
 def made(place: Place, *, again: bool = False) -> None:
@@ -88,12 +92,15 @@ def places(*offsets: int, partition: int = 0) -> tuple[HalfPosition, ...]:
 
 
 def test_one_that_was_sent_once_is_alone(place: Place) -> None:
+    """Also if another group's has the same id, and one that Kafka has no longer."""
     write(place, (FIRST, NOW_MS), ("other", NOW_MS), (SECOND, NOW_MS))
+    write(place, (SECOND, NOW_MS + 1), group="evil")
     write(place, (FIRST, NOW_MS), partition=1)
     with looking(place) as twins:
         assert found(twins, 0, FIRST) == Twins(places(0))
         assert found(twins, 2, SECOND) == Twins(places(2))
         assert found(twins, 0, FIRST, partition=1) == Twins(places(0, partition=1))
+        assert found(twins, 1, NAMED + "3" * 32) == Twins(places(1))
 
 
 def test_those_of_one_id_are_found_from_each_of_them_also_when_they_come_later(place: Place) -> None:
@@ -120,50 +127,39 @@ def test_one_made_up_time_hides_none(place: Place) -> None:
         assert found(twins, 0, FIRST).places == places(0, 2)
 
 
-@pytest.mark.parametrize(
-    ("action", "source", "decides"),
-    [
-        (Action.COMMIT, Source.PRODUCER, True),
-        (Action.COMMIT, Source.CHECK, True),
-        (Action.COMMIT, Source.OPERATOR, True),
-        (Action.ROLLBACK, Source.PRODUCER, False),
-        (Action.ROLLBACK, Source.OPERATOR, False),
-        (Action.ROLLBACK, Source.CHECK, False),
-        (Action.UNKNOWN, Source.PRODUCER, False),
-    ],
-)
-def test_what_has_been_decided_is_read_from_the_ops(
-    place: Place, action: Action, source: Source, *, decides: bool
-) -> None:
-    write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 3_000))
-    first, second = places(0, 1)
-    decide(place, SECOND, first, Action.COMMIT, Source.PRODUCER)  # another id: it says nothing of this one
-    decide(place, FIRST, first, Action.COMMIT, Source.PRODUCER, group="evil")
-    decide(place, FIRST, second, action, source)
+DECIDES = {
+    (Action.COMMIT, Source.PRODUCER): True,
+    (Action.COMMIT, Source.CHECK): True,
+    (Action.COMMIT, Source.OPERATOR): True,
+    (Action.ROLLBACK, Source.PRODUCER): False,
+    (Action.ROLLBACK, Source.OPERATOR): False,
+    (Action.ROLLBACK, Source.CHECK): False,
+    (Action.UNKNOWN, Source.PRODUCER): False,
+}
+
+
+def test_what_has_been_decided_is_read_from_the_ops(place: Place) -> None:
+    sent = [(NAMED + f"{number}" * 32, places(2 * number, 2 * number + 1)) for number in range(len(DECIDES))]
+    for (name, (first, second)), (action, source) in zip(sent, DECIDES, strict=True):
+        write(place, (name, NOW_MS), (name, NOW_MS + 3_000))
+        decide(
+            place, NAMED + "9" * 32, first, Action.COMMIT, Source.PRODUCER
+        )  # another id: it says nothing of this one
+        decide(place, name, first, Action.COMMIT, Source.PRODUCER, group="evil")
+        decide(place, name, second, action, source)
     with looking(place) as twins:
-        assert found(twins, 0, FIRST) == Twins((first, second), second if decides else None)
+        for (name, (first, second)), (said, decides) in zip(sent, DECIDES.items(), strict=True):
+            expected = Twins((first, second), second if decides else None)
+            assert found(twins, first.offset, name) == expected, said
 
 
-def test_of_one_that_kafka_has_no_longer_nothing_is_known(place: Place) -> None:
-    write(place, ("other", NOW_MS))
-    with looking(place) as twins:
-        assert found(twins, 0, FIRST) == Twins(places(0))
-
-
-def test_another_groups_half_message_of_the_same_id_is_none_of_its_own(place: Place) -> None:
-    write(place, (FIRST, NOW_MS))
-    write(place, (FIRST, NOW_MS + 1), group="evil")
-    with looking(place) as twins:
-        assert found(twins, 0, FIRST) == Twins(places(0))
-
-
-@pytest.mark.parametrize(("partition", "offset"), [(77, 0), (1, 3), (0, 500)])
-def test_a_place_that_is_not_there_holds_up_nobody(place: Place, partition: int, offset: int) -> None:
+def test_a_place_that_is_not_there_holds_up_nobody(place: Place) -> None:
     """The half topic was made again, or somebody has made it up."""
     write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 1))
-    with looking(place) as twins:
-        asyncio.run(twins.find(HalfPosition(partition, offset), SECOND, "shop"))
-        assert found(twins, 0, FIRST).places == places(0, 1)
+    for partition, offset in ((77, 0), (1, 3), (0, 500)):
+        with looking(place) as twins:
+            asyncio.run(twins.find(HalfPosition(partition, offset), SECOND, "shop"))
+            assert found(twins, 0, FIRST).places == places(0, 1)
 
 
 def test_topics_that_were_made_again_are_read_again(place: Place) -> None:
