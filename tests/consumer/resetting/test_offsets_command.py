@@ -1,25 +1,23 @@
-"""``checkback offsets`` on a real Kafka: groups that run, that have stopped, and of other clients."""
+"""``checkback offsets`` on a real Kafka: groups that have stopped, and of other clients.
+
+Groups that run: ``consumer/on_kafka/test_on_kafka.py``.
+"""
 
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 from kafka.errors import CommitFailedError, RebalanceInProgressError
-from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner, Result
 
-from checkback.consumer.listener import TopicPartition as Place
-from checkback.consumer.resetting.control import ResetDone, is_order
+from checkback.consumer.resetting.control import ResetDone
 from checkback.consumer.resetting.control_topic import ControlTopic
-from checkback.consumer.resetting.orders import ResetListener
 from checkback.exceptions import CheckbackError
 from checkback.kafka.kafka_python.polling import poll
 from checkback_cli import app
@@ -28,20 +26,15 @@ from tests.place import wait_until
 
 GROUP = "points"
 EACH = 20
-Reset = tuple[Mapping[Place, int], "Future[Mapping[Place, tuple[int, int]]]"]
 
 
 class Consumer(threading.Thread):
-    """A consumer that can be reset, as small as it can be."""
+    """A consumer of another client, as small as it can be."""
 
     def __init__(self, bootstrap_servers: str, topic: str, group: str) -> None:
         super().__init__(daemon=True)
         self.got: list[tuple[int, int]] = []
-        self.may_read = threading.Event()
-        self.may_read.set()
-        self._paused = threading.Event()
         self._ending = threading.Event()
-        self._resets: SimpleQueue[Reset] = SimpleQueue()
         self._consumer = KafkaConsumer(
             topic,
             bootstrap_servers=bootstrap_servers,
@@ -51,54 +44,17 @@ class Consumer(threading.Thread):
             heartbeat_interval_ms=500,
         )
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
-        done: Future[Mapping[Place, tuple[int, int]]] = Future()
-        self._resets.put((offsets, done))
-        return done
-
-    def pause(self) -> None:
-        self.may_read.clear()
-        assert self._paused.wait(60)
-
-    @property
-    def ours(self) -> set[int]:
-        return {one.partition for one in self._consumer.assignment()}
-
     def run(self) -> None:
         with closing(self._consumer):
             while not self._ending.is_set():
-                if not self.may_read.is_set():
-                    self._consumer.pause(*self._consumer.assignment())
-                    self._paused.set()
-                elif self._consumer.paused():
-                    self._consumer.resume(*self._consumer.paused())
                 for records in poll(self._consumer, 50).values():
                     self.got += [(record.partition, record.offset) for record in records]
                 with suppress(CommitFailedError, RebalanceInProgressError):
                     self._consumer.commit()
-                self._carry_out()
 
     def close(self) -> None:
         self._ending.set()
         self.join()
-
-    def _carry_out(self) -> None:
-        try:
-            offsets, done = self._resets.get_nowait()
-        except Empty:
-            return
-        found = {}
-        for place, offset in offsets.items():
-            at = TopicPartition(*place)
-            if at in self._consumer.assignment():
-                found[place] = (self._consumer.position(at), offset)
-                self._consumer.seek(at, offset)
-                try:
-                    self._consumer.commit({at: OffsetAndMetadata(offset, "", -1)})
-                except (CommitFailedError, RebalanceInProgressError):
-                    self._resets.put((offsets, done))
-                    return
-        done.set_result(found)
 
 
 class Running:
@@ -108,17 +64,11 @@ class Running:
         self.place, self.config, self.topic = place, config, place.real_topic
         self.group = f"{place.topics.prefix}{name}"
         self.consumers: list[Consumer] = []
-        self._listeners: list[ResetListener] = []
 
-    def consumer(self, *, listens: bool = False) -> Consumer:
-        consumer = Consumer(self.place.bootstrap_servers, self.topic, self.group)
-        consumer.start()
-        self.consumers.append(consumer)
-        if listens:
-            listener = ResetListener(self.group, self.control)
-            listener.start(consumer)
-            self._listeners.append(listener)
-        return consumer
+    def consumer(self) -> None:
+        """One more member."""
+        self.consumers.append(Consumer(self.place.bootstrap_servers, self.topic, self.group))
+        self.consumers[-1].start()
 
     def control(self) -> ControlTopic:
         return ControlTopic(self.place.topics.control, self.place.bootstrap_servers, {})
@@ -139,9 +89,6 @@ class Running:
     def wait_until_all_is_stored(self) -> None:
         self.wait_for(4 * EACH)
         wait_until(lambda: self.stored() == [EACH] * 4, "the stored offsets")
-
-    def wait_until_shared(self) -> None:
-        wait_until(lambda: sorted(len(one.ours) for one in self.consumers) == [1, 1, 2], "three members")
 
     def command(self, *arguments: str) -> Result:
         given = ("--config", str(self.config), "--group", self.group)
@@ -169,11 +116,9 @@ class Running:
         assert self.refused("show", "--topic", self.topic) == unknown
 
     def stop(self) -> None:
-        for listener in self._listeners:
-            listener.stop()
         for consumer in self.consumers:
             consumer.close()
-        self._listeners, self.consumers = [], []
+        self.consumers = []
 
 
 @pytest.fixture
@@ -185,44 +130,6 @@ def running(place: places.Place, tmp_path: Path) -> Iterator[Running]:
     made = Running(place, config, GROUP)
     yield made
     made.stop()
-
-
-def once(offsets: Callable[[int], range]) -> list[tuple[int, int]]:
-    return [(partition, offset) for partition in range(4) for offset in offsets(partition)]
-
-
-def test_three_that_run_go_back_and_forward(running: Running) -> None:
-    running.write()
-    for _ in range(3):
-        running.consumer(listens=True)
-    running.wait_until_all_is_stored()
-    running.wait_until_shared()
-    before = running.got()
-
-    rows = running.reset("-5")
-    assert [(row["partition"], row["goes on at"]) for row in rows] == [(one, EACH - 5) for one in range(4)]
-    assert len({row["set by"] for row in rows}) == 1
-    assert "process" in rows[0]["set by"]
-    running.wait_for(len(before) + 4 * 5)
-    assert running.got() == sorted(before + once(lambda _: range(EACH - 5, EACH)))
-
-    for consumer in running.consumers:
-        consumer.pause()
-    running.write()
-    to_latest = running.command("reset", "--topic", running.topic, "--to", "latest", "--yes", "--json")
-    whats = [json.loads(line)["what"] for line in to_latest.stdout.splitlines()]
-    assert whats == ["stays: forward only with --force"] * 4
-    assert to_latest.exit_code == 1
-    assert "Not set: partitions 0, 1, 2, 3. To go forward" in str(to_latest.exception)
-    rows = running.reset("latest", "--force", "--partition", "1", "--partition", "3")
-    assert [(row["partition"], row["goes on at"]) for row in rows] == [(1, 2 * EACH), (3, 2 * EACH)]
-    for consumer in running.consumers:
-        consumer.may_read.set()
-    running.wait_for(len(before) + 4 * 5 + 2 * EACH)
-    assert running.got()[-1][1] == EACH - 1
-    assert running.stored() == [2 * EACH] * 4
-    orders = [record.value for record in running.place.read(running.place.topics.control) if is_order(record.key)]
-    assert orders[-1] is None
 
 
 def test_a_group_that_has_stopped_is_set_by_the_command(running: Running) -> None:
