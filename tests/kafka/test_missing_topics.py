@@ -88,16 +88,12 @@ PYTHON: dict[str, tuple[Any, Callable[[Any, str], object]]] = {
 }
 
 
-@pytest.mark.parametrize("call", PYTHON)
-def test_kafka_python_creates_no_topic(broker: LocalKafka, missing: str, call: str) -> None:
-    kind, ask = PYTHON[call]
-    settings: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}
-    if kind is KafkaProducer:
-        settings["max_block_ms"] = ASK_MS
-    if kind is KafkaConsumer:
-        settings["group_id"] = missing
-    with contextlib.closing(kafka_python.make_client(kind, settings)) as client, contextlib.suppress(Exception):
-        ask(client, missing)
+def test_kafka_python_creates_no_topic(broker: LocalKafka, missing: str) -> None:
+    more: dict[Any, dict[str, Any]] = {KafkaProducer: {"max_block_ms": ASK_MS}, KafkaConsumer: {"group_id": missing}}
+    for name, (kind, ask) in PYTHON.items():
+        settings = {"bootstrap_servers": broker.bootstrap_servers, **more.get(kind, {})}
+        with contextlib.closing(kafka_python.make_client(kind, settings)) as client, contextlib.suppress(Exception):
+            ask(client, missing + name)
 
 
 def produce(client: Producer, topic: str) -> None:
@@ -110,22 +106,21 @@ LIBRDKAFKA: dict[str, tuple[Any, Callable[[Any, str], object]]] = {
     "list_topics": (Producer, lambda client, topic: client.list_topics(topic, timeout=ASK_SECONDS)),
     "subscribe": (Consumer, subscribe),
     "assign": (Consumer, lambda client, topic: client.assign([TopicPartition(topic, 0, 0)])),
-    "list_topics of a consumer": (Consumer, lambda client, topic: client.list_topics(topic, timeout=ASK_SECONDS)),
-    "list_topics of an admin": (AdminClient, lambda client, topic: client.list_topics(topic, timeout=ASK_SECONDS)),
+    "list_topics-of-a-consumer": (Consumer, lambda client, topic: client.list_topics(topic, timeout=ASK_SECONDS)),
+    "list_topics-of-an-admin": (AdminClient, lambda client, topic: client.list_topics(topic, timeout=ASK_SECONDS)),
 }
 
 
-@pytest.mark.parametrize("call", LIBRDKAFKA)
-def test_librdkafka_creates_no_topic(broker: LocalKafka, missing: str, call: str) -> None:
-    kind, ask = LIBRDKAFKA[call]
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 2}
-    if kind is Consumer:
-        settings["group.id"] = missing
-    client = librdkafka.make_client(kind, settings)
-    with contextlib.suppress(KafkaException):
-        ask(client, missing)
-    if kind is Consumer:
-        client.close()
+def test_librdkafka_creates_no_topic(broker: LocalKafka, missing: str) -> None:
+    for name, (kind, ask) in LIBRDKAFKA.items():
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 2}
+        if kind is Consumer:
+            settings["group.id"] = missing
+        client = librdkafka.make_client(kind, settings)
+        with contextlib.suppress(KafkaException):
+            ask(client, missing + name)
+        if kind is Consumer:
+            client.close()
 
 
 @pytest.mark.parametrize("transport", TransportName)

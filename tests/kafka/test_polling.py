@@ -100,12 +100,12 @@ def test_who_hears_in_a_join_that_nobody_knows_it_has_lost_all_it_had(place: Pla
         assert consumer.group_metadata().member_id != "nobody"
 
 
-@pytest.mark.parametrize("packed", ["gzip", "lz4", "zstd", "snappy"])
-def test_what_is_compressed_is_read(place: Place, packed: str) -> None:
+def test_what_is_compressed_is_read(place: Place) -> None:
     """The libraries come with the package."""
-    write_compressed(place, packed)
+    for packed in ("gzip", "lz4", "zstd", "snappy"):
+        write_compressed(place, packed)
     with reading(place) as consumer:
-        assert read_some(consumer, 4) == [*[b"packed" * 1_000] * 3, b"good"]
+        assert read_some(consumer, 16) == [*[b"packed" * 1_000] * 3, b"good"] * 4
 
 
 def test_without_its_library_it_is_not_passed_over_by_anybody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from checkback.consumer.resetting.group_offsets import GroupOffsets
 from checkback.exceptions import ConfigurationError, WrongOptionError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.topic_reading import reading_consumer
+from checkback.local import LocalKafka
 from checkback.operations.operator_ops import OperatorOps
 from checkback.operations.parked import ParkedMessages
 from checkback.operations.topics import TopicAdministration, admin_client
@@ -34,6 +36,16 @@ from tests.place import Place
 PYTHON, CONFLUENT = TransportName.KAFKA_PYTHON, TransportName.CONFLUENT
 Options = Mapping[str, Any]
 Make = Callable[[Place, Options], object]
+
+
+@pytest.fixture(scope="module")
+def place(broker: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Topics for all tests here: none of them gets as far as to write."""
+    prefix = f"t{uuid.uuid4().hex[:12]}."
+    made = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path_factory.mktemp("options"))
+    made.create_topics(real_partitions=4)
+    yield made
+    made.delete_topics()
 
 
 def producer(transport: TransportName) -> Make:
