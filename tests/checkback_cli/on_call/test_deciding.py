@@ -84,15 +84,15 @@ def test_wrong_arguments_or_nobody_to_ask_is_status_2(arguments: list[str]) -> N
     assert invoke(*arguments).exit_code == 2
 
 
-@pytest.mark.parametrize(("said", "status"), [("y\nit is paid\n", 0), ("n\n", 1)])
-def test_on_a_terminal_it_asks(written: JobRecords, monkeypatch: pytest.MonkeyPatch, said: str, status: int) -> None:
+def test_on_a_terminal_it_asks(written: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "on_a_terminal", lambda: True)
     half = written.half("tx")
     written.in_doubt("tx", half)
-    done = invoke("commit", "tx", "--wait", "0s", given=said)
-    assert done.exit_code == status, (done.output, done.exception)
-    assert "Commit this transaction?" in done.output
-    assert [remark["why"] for _, _, remark in operators_ops(written.place)] == ["it is paid"] * (not status)
+    for said, status in (("n\n", 1), ("y\nit is paid\n", 0)):
+        done = invoke("commit", "tx", "--wait", "0s", given=said)
+        assert done.exit_code == status, (done.output, done.exception)
+        assert "Commit this transaction?" in done.output
+        assert [remark["why"] for _, _, remark in operators_ops(written.place)] == ["it is paid"] * (not status)
 
 
 def as_the_job(written: JobRecords, then: Callable[[str, HalfPosition], None]) -> threading.Event:
