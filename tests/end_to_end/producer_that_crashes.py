@@ -1,14 +1,18 @@
-"""A producer process that kills itself at one step of one transaction.
+"""Producer processes, each of which kills itself at one step of one transaction.
 
-``python -m tests.end_to_end.producer_that_crashes BOOTSTRAP PREFIX TOPIC DATABASE STEP MESSAGES``
+``python -m tests.end_to_end.producer_that_crashes BOOTSTRAP PREFIX TOPIC DATABASE MESSAGES ...`` forks one for each
+step and each number of messages, and prints how each ended.
 """
 
 import os
 import signal
 import sqlite3
 import sys
+import traceback
+from collections.abc import Sequence
 from contextlib import closing
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +22,8 @@ from kafka import KafkaProducer
 from checkback import CheckRequest, HalfMessage, LocalTransactionState, Message, Topics, TransactionProducer
 
 GROUP = "crashing"
+AT_ONCE = 4
+"""Processes: the job runs beside them."""
 
 
 class Step(StrEnum):
@@ -121,8 +127,9 @@ def dying_send(topics: Topics, death: Death) -> Any:
     return wrapped
 
 
-def main(bootstrap_servers: str, prefix: str, topic: str, database: str, name: str, count: int) -> None:
-    step, topics = Step(name), Topics(prefix)
+def send(place: Sequence[str], step: Step, count: int) -> None:
+    bootstrap_servers, prefix, topic, database = place
+    topics = Topics(prefix)
     messages = [Message(topic, body(step, number, count), b"key") for number in range(1, count + 1)]
     listener = Listener(Database(Path(database)), step)
     with (
@@ -138,5 +145,27 @@ def main(bootstrap_servers: str, prefix: str, topic: str, database: str, name: s
             transaction.send()
 
 
+def in_a_process(place: Sequence[str], step: Step, count: int) -> int:
+    """Its id. It is forked before there is a client, and so before there is a thread."""
+    child = os.fork()
+    if child == 0:
+        try:
+            send(place, step, count)
+        except BaseException:  # noqa: BLE001  (whatever it is, this process must not go on as the other one)
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def main(place: Sequence[str], counts: Sequence[int]) -> None:
+    cases = list(product(Step, counts))
+    for first in range(0, len(cases), AT_ONCE):
+        children = [in_a_process(place, *case) for case in cases[first : first + AT_ONCE]]
+        for (step, count), child in zip(cases[first:], children, strict=False):
+            _, status = os.waitpid(child, 0)
+            print(step, count, os.waitstatus_to_exitcode(status), sep="\t")  # noqa: T201  (that is its answer)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:6], int(sys.argv[6]))  # type: ignore[call-arg, arg-type]  # five, and one
+    main(sys.argv[1:5], [int(count) for count in sys.argv[5:]])

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 
@@ -17,25 +16,21 @@ from tests.end_to_end.job import running
 from tests.end_to_end.producer_that_crashes import COMMITTED, GROUP, Database, Listener, Step, body
 from tests.place import Place, wait_until
 
-SINGLE, SEVERAL = 1, 3  # messages in a transaction
-AT_ONCE = 4  # processes: each is a Python that starts, and the job runs beside them
+COUNTS = SINGLE, SEVERAL = 1, 3  # messages in a transaction
 WITHOUT_OP = {Step.AFTER_HALF, Step.IN_TRANSACTION, Step.AFTER_COMMIT, Step.BEFORE_OP}  # only a check decides these
 
 
-def crash(place: Place, database: Path, cases: Iterable[tuple[Step, int]]) -> dict[tuple[Step, int], int]:
-    """Run a process for each case to its end; how each ended."""
+def crash(place: Place, database: Path) -> dict[tuple[Step, int], int]:
+    """Run a process for each step and number of messages to its end; how each ended."""
     command = [sys.executable, "-m", "tests.end_to_end.producer_that_crashes"]
-    command += [place.bootstrap_servers, place.topics.prefix, place.real_topic, str(database)]
+    command += [place.bootstrap_servers, place.topics.prefix, place.real_topic, str(database), *map(str, COUNTS)]
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    waiting, ended = list(cases), {}
-    while waiting:
-        some, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
-        started = {
-            case: subprocess.Popen([*command, case[0], str(case[1])], env=environment, cwd=root) for case in some
-        }
-        ended.update({case: process.wait(60) for case, process in started.items()})
-    return ended
+    done = subprocess.run(
+        command, env=environment, cwd=root, stdout=subprocess.PIPE, text=True, check=True, timeout=240
+    )
+    rows = (line.split("\t") for line in done.stdout.splitlines())
+    return {(Step(step), int(count)): int(status) for step, count, status in rows}
 
 
 def test_a_producer_killed_at_any_step_leaves_database_and_messages_agreed(place: Place, spark: SparkSession) -> None:
@@ -43,10 +38,10 @@ def test_a_producer_killed_at_any_step_leaves_database_and_messages_agreed(place
     database = Database(file)
     database.create()
     listener = Listener(database)
-    cases = list(product(Step, (SINGLE, SEVERAL)))
+    cases = list(product(Step, COUNTS))
     times = {"timeout": "500ms", "check_interval": "500ms", "unreachable_backoff_max": "1s"}
     with running(place, spark, transactions=times) as counts:
-        ended = crash(place, file, cases)
+        ended = crash(place, file)
         # Only now that all are dead does "not in the database" mean that it never will be there.
         with CheckEndpoint(place.bootstrap_servers, GROUP, listener, topics=place.topics):
             halves = len(place.read(place.topics.half))
@@ -59,4 +54,4 @@ def test_a_producer_killed_at_any_step_leaves_database_and_messages_agreed(place
     assert delivered == Counter((name, value) for name, _, value in sent)
     assert halves in range(len(cases) - 2, len(cases) + 1), "two were killed with their half message under way"
     asked = {request.value or request.messages[0].value for request in listener.asked}
-    assert asked >= {body(step, 1, count) for step, count in product(WITHOUT_OP, (SINGLE, SEVERAL))}
+    assert asked >= {body(step, 1, count) for step, count in product(WITHOUT_OP, COUNTS)}

@@ -136,25 +136,23 @@ def test_records_that_were_deleted_before_they_were_read_stop_the_job(shop: Shop
     assert shop.delivered() == shop.sent[:1]
 
 
-def test_an_older_copy_of_the_checkpoint_is_refused_before_a_batch_is_run(shop: Shop) -> None:
+def test_an_older_checkpoint_and_lost_progress_are_refused_before_a_batch_is_run(shop: Shop) -> None:
     shop.deliver()
-    copy = shop.place.folder / "copy"
+    copy, newer = (shop.place.folder / name for name in ("copy", "newer"))
     shutil.copytree(shop.checkpoint, copy)
     shop.deliver()
-    shutil.rmtree(shop.checkpoint)
+    shop.checkpoint.rename(newer)
     copy.rename(shop.checkpoint)
     before = shop.newest("offsets")
     with pytest.raises(ProgressError, match="restored from an older copy"):
         shop.job().start()
     assert shop.newest("offsets") == before
-
-
-def test_progress_that_expired_or_went_back_is_found_before_a_batch_is_run(shop: Shop) -> None:
-    shop.deliver()
+    shutil.rmtree(shop.checkpoint)
+    newer.rename(shop.checkpoint)
     place = Partition(shop.place.topics.progress, 0)
     group = progress_group(json.loads((shop.checkpoint / "metadata").read_text())["id"])
     admin = KafkaAdminClient(bootstrap_servers=shop.place.bootstrap_servers)
-    try:
+    try:  # it went back, and it expired
         admin.alter_group_offsets(group, {place: OffsetAndMetadata(0, "", -1)})
         with pytest.raises(ProgressError, match="Kafka has forgotten batches"):
             shop.job().start()
