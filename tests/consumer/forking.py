@@ -1,7 +1,7 @@
 """A consumer whose listener forks at message 5, with a Kafka in memory; says who has handled what, and how each ended.
 
-Arguments: what the child does (``exit``, ``raise`` or ``return``), and ``threads`` or ``loop``. In the end the main
-thread forks as well, within the consumer's block, and its child leaves it.
+Argument: ``threads`` or ``loop``. It does so once for each way in which the child may end, whose name it writes first.
+With threads the main thread forks as well in the end, within the consumer's block, and its child leaves it.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ from checkback.exceptions import ConfigurationError
 from tests.consumer.kafka_fake import FakeKafka
 
 COUNT, FORKS = 40, 5
+WAYS = {"exit": 3, "raise": 1, "return": 0}
+"""What the child does, and its status then."""
 SETTINGS = ConsumerSettings(start_at=StartAt.FIRST, concurrency=1)
 
 
@@ -63,11 +65,15 @@ class Shop:
         os.write(1, f"{line}\n".encode())
 
 
-def main() -> None:
-    way, where = sys.argv[1:]
-    kafka, shop = FakeKafka(), Shop(way)
-    kafka.write("orders", *[b"%d" % number for number in range(COUNT)])
-    if where == "threads":
+def main(where: str) -> None:
+    for way in WAYS:
+        kafka, shop = FakeKafka(), Shop(way)
+        kafka.write("orders", *[b"%d" % number for number in range(COUNT)])
+        for stream in (1, 2):
+            os.write(stream, f"way {way}\n".encode())
+        if where == "loop":
+            asyncio.run(on_loop(kafka, shop))
+            continue
         consumer = PushConsumer("x:1", "points", shop.handle, "orders", settings=SETTINGS, clients=kafka)
         shop.consumer = consumer
         with consumer:
@@ -76,8 +82,6 @@ def main() -> None:
             if child == 0:
                 sys.exit(4)
             shop.say(f"ended {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
-    else:
-        asyncio.run(on_loop(kafka, shop))
 
 
 async def on_loop(kafka: FakeKafka, shop: Shop) -> None:
@@ -88,4 +92,4 @@ async def on_loop(kafka: FakeKafka, shop: Shop) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

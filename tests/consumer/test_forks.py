@@ -10,26 +10,26 @@ import pytest
 
 from checkback.consumer import PullConsumer
 from checkback.exceptions import ConfigurationError
-from tests.consumer.forking import COUNT
+from tests.consumer.forking import COUNT, WAYS
 
 
 @pytest.mark.parametrize("where", ["threads", "loop"])
-@pytest.mark.parametrize(("way", "status"), [("exit", 3), ("raise", 1), ("return", 0)])
-def test_the_child_of_a_listener_that_forks_handles_nothing(way: str, status: int, where: str) -> None:
-    command = [sys.executable, "-m", "tests.consumer.forking", way, where]
+def test_the_child_of_a_listener_that_forks_handles_nothing(where: str) -> None:
+    command = [sys.executable, "-m", "tests.consumer.forking", where]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         try:
             said, complaints = process.communicate(timeout=60)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # the child as well
-    lines = said.decode().splitlines()
-    assert [line for line in lines if line.startswith("handled")] == [f"handled {n} parent" for n in range(COUNT)]
-    assert [line for line in lines if line.startswith("ended")] == [f"ended {status}", "ended 4"][
-        : 1 + (where == "threads")
-    ]
-    assert any(line.startswith("refused") and "after the fork" in line for line in lines)
-    assert (b"the child's" in complaints) == (way == "raise")
+    found, complained = (text.decode().split("way ")[1:] for text in (said, complaints))
+    for (way, status), lines, errors in zip(WAYS.items(), map(str.splitlines, found), complained, strict=True):
+        assert lines[0] == way
+        assert [line for line in lines if line.startswith("handled")] == [f"handled {n} parent" for n in range(COUNT)]
+        ends = [f"ended {status}", "ended 4"][: 1 + (where == "threads")]
+        assert [line for line in lines if line.startswith("ended")] == ends
+        assert any(line.startswith("refused") and "after the fork" in line for line in lines)
+        assert ("the child's" in errors) == (way == "raise")
 
 
 class Log:

@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
@@ -70,16 +69,22 @@ def test_a_topic_that_is_made_again_while_the_group_runs_is_read_from_its_first_
 def test_a_topic_that_is_made_again_on_a_broker_that_was_restarted_is_read(
     place: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its leader epochs begin again, and are lower than those that librdkafka remembers."""
+    """Its leader epochs begin again, and are lower than those that librdkafka remembers.
+
+    A client forgets its topics also while Kafka is away.
+    """
     monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 1.0)
     with LocalKafka() as kafka:
         own = place.on(kafka.bootstrap_servers)
         own.create_topics(4)
-        with member(own, seen := Recording()):
+        connection = Connection(kafka.bootstrap_servers, "others", "test")
+        with member(own, seen := Recording()), closing(Clients().consumer(connection)) as client:
             write(own, *[b"old"] * 4)
             soon(lambda: len(seen.values) == 4)
             kafka.kill()
+            client.forget()
             kafka.start()
+            soon(lambda: _answers(client))
             write(own, *[b"before"] * 4)
             soon(lambda: len(seen.values) == 8)
             with closing(KafkaAdminClient(bootstrap_servers=own.bootstrap_servers)) as admin:
@@ -90,16 +95,6 @@ def test_a_topic_that_is_made_again_on_a_broker_that_was_restarted_is_read(
                 soon(lambda: administration.partitions([own.real_topic]))
             write(own, *[b"%d" % number for number in range(8)])
             soon(lambda: len(set(seen.values)) == 10)
-
-
-def test_a_client_forgets_topics_also_while_kafka_is_away(tmp_path: Path) -> None:
-    with LocalKafka(tmp_path / "kafka") as kafka:
-        clients = Clients()
-        with closing(clients.consumer(Connection(kafka.bootstrap_servers, "points", "test"))) as client:
-            kafka.kill()
-            client.forget()
-            kafka.start()
-            soon(lambda: _answers(client))
 
 
 def _answers(client: GroupClient) -> bool:

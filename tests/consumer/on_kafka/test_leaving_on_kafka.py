@@ -2,8 +2,6 @@
 
 from collections.abc import Collection, Mapping
 
-import pytest
-
 from checkback.consumer.clients.base import Connection
 from checkback.consumer.clients.group_client import GroupClient
 from checkback.consumer.listener import TopicPartition
@@ -65,15 +63,15 @@ def test_a_member_leaves_its_group_when_it_closes(place: Place) -> None:
     assert stayed == 0
 
 
-@pytest.mark.parametrize("polls", [0, 1, 5])
-def test_a_member_leaves_while_its_group_is_shared_out(place: Place, polls: int) -> None:
+def test_a_member_leaves_while_its_group_is_shared_out(place: Place) -> None:
     """The second member, which has no partition, and the first one, which is told to join again."""
-    group = f"{place.topics.prefix}points"
-    first, rebalances = joined(place, group)
-    wait_until(lambda: first.poll(0.1) is not None and bool(rebalances.partitions))
-    second, _ = joined(place, group)
-    for _ in range(polls):
-        second.poll(0.1)
-    second.close()
-    first.close()
-    wait_until(lambda: members(place, group) == 0)
+    for polls in (0, 1, 5):
+        group = f"{place.topics.prefix}points-{polls}"
+        first, rebalances = joined(place, group)
+        wait_until(lambda: first.poll(0.1) is not None and bool(rebalances.partitions))  # noqa: B023  (called at once)
+        second, _ = joined(place, group)
+        for _ in range(polls):
+            second.poll(0.1)
+        second.close()
+        first.close()
+        wait_until(lambda: members(place, group) == 0)  # noqa: B023  (called at once)
