@@ -8,7 +8,6 @@ import logging
 import os
 import shlex
 import sys
-import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,12 @@ from checkback.kafka.librdkafka.library import Consumer
 from checkback.local import LocalKafka
 from checkback.local.jars import STORES
 from checkback.local.kafka import free_port
-from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import build_session
 from streaming.access.told import POLICY_WORD
 from streaming.fairness.barred import BARRED_WORD
 from streaming.kafka_sink import partition_writer
-from tests.place import STATE_PARTITIONS, Place
+from tests.place import STATE_PARTITIONS, Place, fresh_place
 from tests.rest import tier_of
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
@@ -150,8 +148,5 @@ def database() -> Iterator[Database]:
 @pytest.fixture
 def place(broker: LocalKafka, tmp_path: Path) -> Iterator[Place]:
     """Fresh topics on the broker, and settings for a job on them."""
-    prefix = f"t{uuid.uuid4().hex[:12]}."
-    made = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path)
-    made.create_topics(real_partitions=4)
-    yield made
-    made.delete_topics()
+    with fresh_place(broker.bootstrap_servers, tmp_path) as made:
+        yield made

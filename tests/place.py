@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import closing
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,25 @@ class Place:
             return dict(consumer.end_offsets(places))
         finally:
             consumer.close()
+
+
+@contextmanager
+def fresh_place(bootstrap_servers: str, folder: Path) -> Iterator[Place]:
+    """Fresh topics on a broker, and settings for a job on them."""
+    prefix = f"t{uuid.uuid4().hex[:12]}."
+    made = Place(bootstrap_servers, Topics(prefix), f"{prefix}orders", folder)
+    made.create_topics(real_partitions=4)
+    yield made
+    made.delete_topics()
+
+
+def with_real_topic(place: Place, partitions: int = 4) -> Place:
+    """The same place with a fresh real topic."""
+    name = f"{place.topics.prefix}{uuid.uuid4().hex[:12]}"
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(name, partitions)
+        wait_until(lambda: bool(administration.partitions((name,))))
+    return replace(place, real_topic=name)
 
 
 FAR_SECONDS = 480.0

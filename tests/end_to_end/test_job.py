@@ -22,9 +22,9 @@ from checkback import (
 from checkback.local import LocalKafka
 from checkback.operations.parked import ParkedMessages
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.protocol import Action, Topics
+from checkback.wire.protocol import Action
 from tests.end_to_end.job import running
-from tests.place import Place, wait_until
+from tests.place import Place, fresh_place, wait_until
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
 
@@ -79,13 +79,12 @@ class Running:
 
 @pytest.fixture(scope="module")
 def _job(broker: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    prefix = f"t{uuid.uuid4().hex[:12]}."
-    place = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path_factory.mktemp("job"))
-    place.create_topics(real_partitions=4)
     times = {"timeout": "500ms", "check_interval": "500ms", "timer_slack": "100ms"}
-    with running(place, spark, transactions=times) as counts:
+    with (
+        fresh_place(broker.bootstrap_servers, tmp_path_factory.mktemp("job")) as place,
+        running(place, spark, transactions=times) as counts,
+    ):
         yield place, counts
-    place.delete_topics()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """A lane, and who settles it, on a real Kafka."""
 
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -10,14 +11,27 @@ from confluent_kafka.admin import AdminClient
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.kafka.librdkafka.lanes import Lane, LaneLostError, LanePlace, LaneRecord, LaneRefusedError
 from checkback.kafka.librdkafka.settling import Settler
+from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.lanes import new_lane, transactional_id
 from checkback.wire.ledger import PARTITION, Ledger
 from checkback.wire.protocol import HalfPosition
 from tests.kafka.lanes import opened
-from tests.place import Place
+from tests.place import Place, fresh_place, with_real_topic
 
 SOME = Ledger([HalfPosition(3, 81), HalfPosition(3, 82), HalfPosition(0, 7)])
+
+
+@pytest.fixture(scope="module")
+def whole(broker: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Topics for all tests here: each has a lane of its own."""
+    with fresh_place(broker.bootstrap_servers, tmp_path_factory.mktemp("lanes")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(whole: Place) -> Place:
+    return with_real_topic(whole)
 
 
 @pytest.fixture

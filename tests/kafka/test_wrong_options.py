@@ -3,11 +3,10 @@
 import ast
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from checkback.consumer.resetting.group_offsets import GroupOffsets
 from checkback.exceptions import ConfigurationError, WrongOptionError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.topic_reading import reading_consumer
-from checkback.local import LocalKafka
 from checkback.operations.operator_ops import OperatorOps
 from checkback.operations.parked import ParkedMessages
 from checkback.operations.topics import TopicAdministration, admin_client
@@ -31,7 +29,10 @@ from checkers.clients import KafkaClients
 from conf import Settings
 from streaming.brokers.client import SinkSettings
 from streaming.trial import try_options
-from tests.place import Place
+from tests.place import Place, fresh_place
+
+if TYPE_CHECKING:  # a module that has it at run time is one whose every test needs a broker
+    from checkback.local import LocalKafka
 
 PYTHON, CONFLUENT = TransportName.KAFKA_PYTHON, TransportName.CONFLUENT
 Options = Mapping[str, Any]
@@ -39,13 +40,10 @@ Make = Callable[[Place, Options], object]
 
 
 @pytest.fixture(scope="module")
-def place(broker: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(broker: "LocalKafka", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Topics for all tests here: none of them gets as far as to write."""
-    prefix = f"t{uuid.uuid4().hex[:12]}."
-    made = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path_factory.mktemp("options"))
-    made.create_topics(real_partitions=4)
-    yield made
-    made.delete_topics()
+    with fresh_place(broker.bootstrap_servers, tmp_path_factory.mktemp("options")) as made:
+        yield made
 
 
 def producer(transport: TransportName) -> Make:

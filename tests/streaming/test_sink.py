@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
+from checkback.local import LocalKafka
 from state import TIMER, OutcomeKind, Tally
 from streaming.batch.batch import Batch, summed_counts
 from streaming.brokers.client import SinkSettings, producer_settings
@@ -21,8 +22,20 @@ from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.fence import fence
 from streaming.ownership.generations import GENERATIONS_TRIED, Generations
-from tests.place import Place
+from tests.place import Place, fresh_place, with_real_topic
 from tests.streaming.outcomes import outcome, rows
+
+
+@pytest.fixture(scope="module")
+def whole(broker: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Topics for all tests here: each has a query of its own."""
+    with fresh_place(broker.bootstrap_servers, tmp_path_factory.mktemp("sink")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(whole: Place) -> Place:
+    return with_real_topic(whole)
 
 
 @pytest.fixture

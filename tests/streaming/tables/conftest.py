@@ -1,13 +1,15 @@
 """One table of each kind."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from checkback.local import LocalKafka
 from checkback.wire.protocol import Topics
-from tests.place import Place
+from tests.place import Place, fresh_place
 from tests.streaming.tables.driver import Query
 from tests.tables import Table, delta_table, parquet_table, postgresql_table
 
@@ -27,6 +29,18 @@ def other(tmp_path: Path) -> Table:
     """A second destination, the quickest one."""
     made = parquet_table(tmp_path / "other")
     return Table("other", made.settings, made.read, made.break_it, made.mend_it)
+
+
+@pytest.fixture(scope="module")
+def _topics(broker: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with fresh_place(broker.bootstrap_servers, tmp_path_factory.mktemp("topics")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(_topics: Place, tmp_path: Path) -> Place:
+    """The topics of all tests of a module: each has a query, and so a claim and a progress, of its own."""
+    return replace(_topics, folder=tmp_path)
 
 
 @pytest.fixture
