@@ -29,8 +29,7 @@ _FAR_SLOTS = 32
 class DueTimers:
     """When timers of the state are due, in slots of two seconds, or of a minute if they are far ahead. No I/O.
 
-    A batch moves the watermark, and the next one lets timers fire. So the timers of a slot have fired when a batch
-    that is dated behind the slot has been followed by another one. All times are in ms since 1970.
+    All times are in ms since 1970.
     """
 
     def __init__(self) -> None:
@@ -46,17 +45,23 @@ class DueTimers:
             self._add(slot)
         self._all_known = True
 
-    def after(self, time_ms: int, tallies: Tallies) -> float | None:
-        """Take in a batch, dated ``time_ms``, and the timers that it has set.
+    def after(self, time_ms: int, fired_to_ms: int, tallies: Tallies) -> float | None:
+        """Take in a batch, and the timers that it has set.
+
+        Args:
+            time_ms: the batch's own time.
+            fired_to_ms: timers that were due before it have fired. A batch without rows does not move it, and one with
+                rows moves it for the next batch.
+            tallies: the batch's; those of ``TIMER`` count.
 
         Returns:
             Until when no timer is due, which may have passed; infinite if there is none. None: that is not known.
         """
-        before_ms, self._newest_ms = self._newest_ms, time_ms
+        self._newest_ms = time_ms
         for tally in tallies:
             if tally.name == TIMER:
                 self._add(tally.size)
-        while self._ordered and self._ordered[0][1] <= before_ms:
+        while self._ordered and self._ordered[0][1] <= fired_to_ms:
             self._slots.remove(heappop(self._ordered))
         return (self._ordered[0][0] if self._ordered else inf) if self._all_known else None
 
@@ -116,7 +121,7 @@ class IdleWait:
         with self._lock:
             if report.batch == 0:
                 self._timers.begin_with(())
-            due_ms = self._timers.after(entry.time_ms, report.tallies)
+            due_ms = self._timers.after(entry.time_ms, entry.watermark_ms + self._tolerance_ms, report.tallies)
         if due_ms is None or report.written or report.counts["read"]:
             return
         began, now_ms = monotonic(), time() * 1000

@@ -93,7 +93,7 @@ class BoundedConnection(H11Protocol):
     of_address = most
     """Likewise of one address."""
     for_probes = 20
-    """Connections above all of these, on which only probes are answered; two of one address above its own."""
+    """Further connections, on which only probes are answered. An address above its share has two of them."""
     idle_seconds = 30.0
     """A client that is waited for so long, and as long again while it sends a request, is not waited for any more."""
     spare = False

@@ -134,7 +134,7 @@ def segment_function(
         failpoint(Failpoint.IN_STATE, batch)
         if opens and result.segment is not None and result.segment.early_only:
             openings.opened()
-        kept = stored
+        kept, due_ms = stored, None
         if result.segment is None:
             kept = b""
             if group_state.exists:
@@ -147,8 +147,9 @@ def segment_function(
                 # Spark lets those fire that lie before the watermark, and refuses one that is not after it.
                 timeout_ms = max(result.timer_ms - clock_tolerance_ms - 1, group_state.getCurrentWatermarkMs() + 1)
                 group_state.setTimeoutTimestamp(timeout_ms)
+                due_ms = timeout_ms + clock_tolerance_ms + 1
         sizes = {"state_bytes": len(kept), "state_bytes_before": len(stored)}
-        yield from _batches([result.outcomes, _counted({**_read(arrivals), **sizes}, result.timer_ms)], half_partition)
+        yield from _batches([result.outcomes, _counted({**_read(arrivals), **sizes}, due_ms)], half_partition)
 
     return step
 
@@ -183,11 +184,11 @@ def _read(arrivals: Arrivals) -> dict[str, int]:
     return {"read": arrivals.count, "read_bytes": arrivals.content_bytes()}
 
 
-def _counted(numbers: dict[str, int], timer_ms: int | None = None) -> Rows:
+def _counted(numbers: dict[str, int], due_ms: int | None = None) -> Rows:
     collector = Collector()
     collector.count(numbers)
-    if timer_ms is not None:
-        collector.timer(timer_ms)
+    if due_ms is not None:
+        collector.timer(due_ms)
     return collector.rows()
 
 

@@ -35,47 +35,46 @@ def known_timers() -> DueTimers:
 
 def test_nothing_is_due_before_the_next_timer() -> None:
     timers = known_timers()
-    assert timers.after(T, Counter()) == inf
-    assert timers.after(T, due(T + 60_000, T + 7_300)) == T + 6_000
+    assert timers.after(T, T, Counter()) == inf
+    assert timers.after(T, T, due(T + 60_000, T + 7_300)) == T + 6_000
 
 
-def test_a_timer_may_be_due_until_a_batch_behind_its_slot_has_been_followed_by_another() -> None:
+def test_a_timer_may_be_due_until_a_batch_has_let_all_of_its_slot_fire() -> None:
+    """A batch without rows is later than the one before, and does not move the watermark."""
     timers = known_timers()
     slot = T + 6_000
-    assert timers.after(T, due(slot + 1_999)) == slot
-    assert timers.after(slot + 1_999, Counter()) == slot, "this batch moves the watermark, and the next one fires"
-    assert timers.after(slot + 2_500, Counter()) == slot, "as the first batch that is dated behind all of the slot"
-    assert timers.after(slot + 3_000, Counter()) == inf
+    assert timers.after(T, T, due(slot + 1_999)) == slot
+    assert timers.after(slot + 1_900, T, Counter()) == slot
+    assert timers.after(slot + 2_100, slot + 1_900, Counter()) == slot, "no rows: nothing moves"
+    assert timers.after(slot + 2_300, slot + 1_900, Counter()) == slot, "its rows let the next batch fire"
+    assert timers.after(slot + 2_500, slot + 2_300, Counter()) == inf
 
 
 def test_a_timer_that_is_set_again_is_due_later() -> None:
     timers = known_timers()
-    timers.after(T, due(T + 6_000))
-    timers.after(T + 8_000, Counter())
-    assert timers.after(T + 8_500, due(T + 40_000)) == T + 40_000
+    timers.after(T, T, due(T + 6_000))
+    assert timers.after(T + 8_500, T + 8_000, due(T + 40_000)) == T + 40_000
 
 
 def test_timers_of_an_older_checkpoint_are_unknown_until_its_state_is_counted() -> None:
     timers = DueTimers()
-    assert timers.after(T, due(T + 9_000)) is None
+    assert timers.after(T, T, due(T + 9_000)) is None
     timers.begin_with([T + 4_000, T + 30_000])
-    assert timers.after(T, Counter()) == T + 4_000
-    assert timers.after(T + 7_000, Counter()) == T + 4_000
-    assert timers.after(T + 7_500, Counter()) == T + 8_000, "what batches had set before the count"
+    assert timers.after(T, T, Counter()) == T + 4_000
+    assert timers.after(T + 7_500, T + 7_000, Counter()) == T + 8_000, "set by batches before the count"
 
 
 def test_timers_far_ahead_are_kept_by_the_minute() -> None:
     timers = known_timers()
-    timers.after(T, Counter())
+    timers.after(T, T, Counter())
     day_ms = T + 24 * 3_600_000
-    timers.after(T, due(*range(day_ms, day_ms + 3_600_000, TIMER_SLOT_MS)))
+    timers.after(T, T, due(*range(day_ms, day_ms + 3_600_000, TIMER_SLOT_MS)))
     (first, last), *_, newest = sorted(timers._slots)
     assert first <= day_ms < last
     assert newest[1] >= day_ms + 3_600_000 - TIMER_SLOT_MS
     assert len(timers._slots) <= 58
-    assert timers.after(first, Counter()) == first
-    assert timers.after(last, Counter()) == first
-    assert timers.after(last + 1, Counter()) == last
+    assert timers.after(last, last - 1, Counter()) == first
+    assert timers.after(last, last, Counter()) == last
 
 
 @pytest.fixture
